@@ -1,0 +1,5 @@
+"""`python -m reconciler`: the same as the `reconciler` command."""
+
+from reconciler.cli.main import main
+
+main()

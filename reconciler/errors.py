@@ -1,0 +1,77 @@
+"""What can go wrong in the shell, as exceptions; the core returns values instead.
+
+ReconcilerError               anything a person should read as one message, without a traceback
+├── UsageError                the command line asks for something that cannot be done (exit 2 or 1)
+├── SourceError               git, a directory or a file could not be read
+│   └── InvalidCluster        it was read, and the gate has errors (carries the findings)
+├── NodeError                 one node did not do what it was asked
+│   ├── NodeUnreachable       it did not answer
+│   ├── ClaimRefused          another reconciler holds it (carries the holder)
+│   └── AssignmentRefused     it answered 409: the epoch or generation is old, or replicas were left out
+├── WeightsError              a source of weights could not be found or read
+└── AgentError                the agent on this machine could not be started or stopped
+
+Programming mistakes are plain `AssertionError` or `ValueError` and crash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reconciler.domain.finding import Finding
+
+
+class ReconcilerError(Exception):
+    """Base of all errors meant for a person; `hint` says what to do about it."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(ReconcilerError):
+    """The command line asks for something that does not exist or does not go together."""
+
+
+class SourceError(ReconcilerError):
+    """Desired state could not be read; nothing may be stopped or removed because of it."""
+
+
+class InvalidCluster(SourceError):
+    """Desired state was read and is wrong; `findings` holds every reason."""
+
+    def __init__(self, message: str, findings: Sequence[Finding]) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+class NodeError(ReconcilerError):
+    """One node did not do what it was asked; `node` is its name."""
+
+    def __init__(self, node: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.node = node
+
+
+class NodeUnreachable(NodeError):
+    """The node did not answer; what runs there is unknown, not gone."""
+
+
+class ClaimRefused(NodeError):
+    """Another live reconciler holds the node; the message names the holder."""
+
+
+class AssignmentRefused(NodeError):
+    """The agent did not take the assignment; the message says which rule it broke."""
+
+
+class WeightsError(ReconcilerError):
+    """A source of weights could not be found, read or understood."""
+
+
+class AgentError(ReconcilerError):
+    """The agent on this machine could not be started, reached or stopped."""
