@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from reconciler.domain.finding import Finding
 
@@ -58,7 +58,11 @@ class NodeError(ReconcilerError):
 
 
 class NodeUnreachable(NodeError):
-    """The node did not answer; what runs there is unknown, not gone."""
+    """The node did not answer; what runs there is unknown, not gone. `refused`: its port or socket said no at once."""
+
+    def __init__(self, node: str, message: str, *, hint: str | None = None, refused: bool = False) -> None:
+        super().__init__(node, message, hint=hint)
+        self.refused = refused
 
 
 class ClaimRefused(NodeError):
@@ -75,3 +79,12 @@ class WeightsError(ReconcilerError):
 
 class AgentError(ReconcilerError):
     """The agent on this machine could not be started, reached or stopped."""
+
+
+def flattened(error: BaseException) -> Iterator[BaseException]:
+    """The errors inside (nested) exception groups, in order; a plain error is itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from flattened(inner)
+    else:
+        yield error

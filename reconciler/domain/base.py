@@ -32,7 +32,7 @@ def parse_duration(value: object) -> timedelta:
         return value
     if type(value) is int and value == 0:
         return timedelta()
-    if isinstance(value, str) and re.match(DURATION_PATTERN, value):
+    if isinstance(value, str) and re.fullmatch(DURATION_PATTERN, value):
         return timedelta(seconds=int(value[:-1]) * _SECONDS_BY_UNIT[value[-1]])
     raise PydanticCustomError("duration", "expected a duration such as 90s, 30m, 2h or 1d")
 

@@ -46,7 +46,7 @@ class PriorityClass(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How a replica is replaced: beside the old one, after it, or beside it only where there is room."""
+    """How a replica is replaced: beside itself, after it has stopped, or beside itself only where there is room."""
 
     SURGE = "surge"
     SURGE_OR_IN_PLACE = "surge_or_in_place"
@@ -85,13 +85,13 @@ class Rollout(Frozen):
     """How replicas of a model are replaced; fields not written come from the fleet's defaults, then from these."""
 
     strategy: Strategy = Strategy.SURGE
-    """surge starts the new replica beside the old one, in_place stops the old one first."""
+    """surge starts the successor beside the running replica, in_place stops the running one first."""
     max_surge: Count = 1
     """Replicas that may run above the desired count during a rollout."""
     max_unavailable: Count | None = None
     """Replicas that may be missing during a rollout; 0, or 1 in place."""
     min_ready: Duration = Field(default="10s", validate_default=True)
-    """A new replica counts only after it has been ready for this long."""
+    """A successor counts only after it has been ready for this long."""
     ready_timeout: Duration = Field(default="30m", validate_default=True)
     """A replica without progress for this long while starting has failed."""
     drain_timeout: Duration = Field(default="2m", validate_default=True)
@@ -99,7 +99,7 @@ class Rollout(Frozen):
     withdraw_delay: Duration = Field(default="5s", validate_default=True)
     """Time between withdrawal from routing and the start of the drain, so that clients notice."""
     bake: Duration = Field(default="0s", validate_default=True)
-    """The first new replica of a rollout serves alone for this long before the next is replaced."""
+    """The first successor of a rollout serves for this long before the next replica is replaced."""
 
 
 class Adapter(Frozen):

@@ -68,7 +68,7 @@ def replica_id(
 
 def parse_replica_id(text: str) -> tuple[str, int]:
     """Model and ordinal of a replica id; ValueError when it is none."""
-    found = _ID.match(text)
+    found = _ID.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a replica id such as llama-70b/0@1a2b3c4d")
     return found["model"], int(found["ordinal"])

@@ -58,7 +58,7 @@ def parse_source(text: str) -> Source:
         case "hf":
             return _hub(rest)
         case "https":
-            if not re.match(r"^//[^\s/]+/\S+$", rest):
+            if not re.fullmatch(r"^//[^\s/]+/\S+$", rest):
                 raise ValueError("expected https://HOST/PATH")
             return HttpsSource(text)
         case "file":
@@ -72,7 +72,7 @@ def parse_source(text: str) -> Source:
 
 
 def _hub(rest: str) -> HubSource:
-    found = _HUB.match(rest)
+    found = _HUB.fullmatch(rest)
     if found is None or _climbs(found["path"] or ""):
         raise ValueError("expected hf:ORG/NAME@REVISION, optionally followed by #path/to/file.gguf")
     return HubSource(found["repo"], found["revision"], found["path"])
@@ -80,13 +80,13 @@ def _hub(rest: str) -> HubSource:
 
 def _file(rest: str) -> FileSource:
     path = rest.removeprefix("//") if rest.startswith("///") else rest
-    if not path.startswith("/") or _climbs(path) or path.endswith("/") or "\x00" in path:
+    if not path.startswith("/") or _climbs(path) or path.endswith("/") or not path.isprintable():
         raise ValueError("expected file:/ABSOLUTE/PATH without '..'")
     return FileSource(path)
 
 
 def _package(rest: str) -> PackageSource:
-    found = _PACKAGE.match(rest)
+    found = _PACKAGE.fullmatch(rest)
     if found is None or _climbs(found["path"]):
         raise ValueError("expected package:PYTHON_PACKAGE/PATH/IN/IT without '..'")
     return PackageSource(found["package"], found["path"])

@@ -1,0 +1,36 @@
+"""What one tree says, as the gate, the planner and the views get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from reconciler.domain.desired import Desired, Where
+    from reconciler.domain.finding import Finding
+
+Position = tuple[int | None, int | None]
+"""Line and column, from 1; (None, None) where there is neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What one tree says."""
+
+    desired: Desired | None
+    """None as soon as one finding is an error: complete or nothing."""
+    partial: Desired
+    """Every object that could be read, for rules that find more; never for planning.
+
+    Its fleet is called `unnamed` where cluster.yaml could not be read. Each model has a source or is external.
+    """
+    findings: tuple[Finding, ...]
+    """Sorted by place."""
+    broken: frozenset[str]
+    """Stems of model files that yielded no object: a reference to one of these is not known to be wrong."""
+    locate: Callable[[Where], Position]
+    """Where a place in `cluster/` is written: of the value, or of what surrounds it where it was left out."""
+    texts: Mapping[str, str]
+    """Text by file, as findings name files, with what may be secret blanked; none for locks."""

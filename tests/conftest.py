@@ -1,0 +1,38 @@
+"""What every test shares: the flag that rewrites golden files, and how hypothesis runs here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# No deadline: two busy cores make a fast example slow now and then. No database: tests leave nothing in the tree.
+settings.register_profile("here", deadline=None, database=None, print_blob=True)
+settings.load_profile("here")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        default=False,
+        help="write what is seen now into golden files and generated schemas; read the difference before committing",
+    )
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten."""
+    return bool(request.config.getoption("--rewrite"))
+
+
+def compare(path: Path, seen: str, *, rewrite: bool) -> None:
+    """Hold a golden file against what is seen now; with the flag, write it first."""
+    if rewrite:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(seen, "utf-8")
+    assert path.read_text("utf-8") == seen, f"{path.name} is not what is seen now; pytest --rewrite writes it"
