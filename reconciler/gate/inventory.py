@@ -1,0 +1,180 @@
+"""Rules on what the nodes of the inventory can run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from reconciler.domain.finding import Problem, Severity
+from reconciler.domain.model_spec import Engine
+from reconciler.gate.capacity import GPU_COUNTS
+from reconciler.gate.fitting import shortages
+from reconciler.gate.nearest import Spellings
+from reconciler.gate.phrases import listed
+from reconciler.gate.rule import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.domain.desired import Desired
+    from reconciler.gate.context import Context
+
+_CPU_ENGINES = (Engine.LLAMACPP, Engine.VLLM)
+"""Engines with a build that serves from CPUs (facts/engines.md section 1.3: vLLM's is a wheel of its own)."""
+
+_SLICE = re.compile(r"^(?P<card>[^/]+)/\d+g\.\d+gb(\+me)?$")
+
+
+@rule(Severity.ERROR)
+def unknown_class(context: Context) -> Iterator[Problem]:
+    """A GPU class that is neither built in nor defined in cluster.yaml has no known memory, so nothing can be sized.
+
+    Every gpu_class of a profile and every gpus.class of a node must be one of the built-in classes or one that
+    cluster.yaml defines. They are written in full, because one name is sold in several sizes:
+
+        gpu_class: h100          refused: h100-80gb or h100-nvl-94gb?
+        gpu_class: h100-80gb     the card that the driver reports with 81,559 MiB
+
+    A MIG slice is the class of its card and the profile: h100-80gb/1g.10gb.
+    A card that the tables do not know is described once, with what its driver and an engine report, in MiB:
+
+        gpu_classes:
+          rtx-8000: {memory_mib: 49152, engine_mib: 48600}
+
+    A class that is known but that no node has is told by inventory/node-too-small.
+    """
+    if context.inventory is None:
+        return
+    names = tuple(dict.fromkeys([*context.inventory.classes, *context.desired.classes]))
+    known = Spellings(name for name in names if _is_known(context.desired, name))
+    built_in = Spellings(context.desired.classes)
+    for node in context.nodes:
+        for position, group in enumerate(node.gpus):
+            if not _is_known(context.desired, group.gpu_class):
+                message, hint = _not_a_class("class", group.gpu_class, built_in)
+                yield Problem(node.where.at("gpus", position, "class"), message, hint)
+    for use in context.uses:
+        gpu_class = use.profile.gpu_class
+        if gpu_class is not None and not _is_known(context.desired, gpu_class):
+            yield use.problem("gpu_class", *_not_a_class("gpu_class", gpu_class, known))
+
+
+def _not_a_class(field: str, gpu_class: str, known: Spellings) -> tuple[str, str]:
+    close = known.nearest(gpu_class)
+    hint = f"{field}: {close}" if close else "define it in cluster.yaml under gpu_classes"
+    return f"{gpu_class} is not a GPU class", hint
+
+
+def _is_known(desired: Desired, gpu_class: str) -> bool:
+    if gpu_class in desired.classes:
+        return True
+    found = _SLICE.match(gpu_class)
+    return found is not None and found["card"] in desired.classes
+
+
+@rule(Severity.ERROR, counts=True)
+def node_too_small(context: Context) -> Iterator[Problem]:
+    """A replica's share of one node must exist on one node: its GPU class, its GPUs, its host RAM and its CPU cores.
+
+    It compares each profile with every node that its select leaves, by what the node has and not by what is free.
+    With nodes: N there must be N such nodes. Drained nodes and cards count, because a drain ends; where only drained
+    ones could take the replica a note says so. What the inventory does not state (memory_gib, cpu_cores) is not
+    refused.
+
+        gpus: 4                  on nodes with 2 cards each: engines do not spread one replica over nodes
+                                 unless nodes: 2 says so
+
+    Take a count or a class that a node has, drop the select that leaves the larger nodes out, or add the node to the
+    inventory. A profile that no node can take is refused even where the model has another one that fits.
+    """
+    # A profile that can never be tried is refused although a later one would run: `cluster/` describes one fleet, so
+    # it is a slip or a leftover, and passing it would put the model on its second choice without anyone having said so.
+    if context.inventory is None:
+        return
+    misnamed = any(not _is_known(context.desired, name) for name in context.inventory.classes)
+    for use in context.uses:
+        gpu_class = use.profile.gpu_class
+        if misnamed and gpu_class not in (None, *context.inventory.classes):
+            continue  # inventory/unknown-class: the misnamed cards may be just these
+        if gpu_class is None and use.profile.gpus is not None:
+            continue  # inventory/cpu-profile: it is not known what was meant
+        if gpu_class is not None and (use.gpus not in GPU_COUNTS or not _is_known(context.desired, gpu_class)):
+            continue  # inventory/gpus-range or inventory/unknown-class: the true cause, told once
+        yield from shortages(context.inventory, use, context.desired.classes)
+
+
+@rule(Severity.ERROR, counts=True)
+def gpus_range(context: Context) -> Iterator[Problem]:
+    """A replica takes 1 to 64 GPUs of one node, and a node has 1 to 64 of one class.
+
+    No machine holds more: the largest have 16 cards, and eight cards cut into MIG slices make 56.
+    A larger number is a slip, or GPUs of several nodes added up.
+
+        gpus: 0                  refused: leave gpu_class out for a profile on CPUs
+        gpus: 128                refused: nodes: 16 with gpus: 8 spreads one replica over 16 nodes
+
+    For a model that shall not run write scaling: {min: 0, max: 0}. A node without GPUs leaves gpus out.
+    """
+    for node in context.nodes:
+        for position, group in enumerate(node.gpus):
+            if group.count not in GPU_COUNTS:
+                message = f"count is {group.count}; a node has 1 to 64 GPUs of a class"
+                hint = "leave gpus out for a node without GPUs" if group.count == 0 else "count GPUs of one node"
+                yield Problem(node.where.at("gpus", position, "count"), message, hint)
+    for use in context.uses:
+        if use.profile.gpu_class is not None and use.gpus not in GPU_COUNTS:
+            message = f"gpus is {use.gpus}; a replica takes 1 to 64 GPUs of one node"
+            over = "gpus counts those of one node; nodes: N spreads a replica over N nodes"
+            yield use.problem("gpus", message, over if use.gpus > 0 else "leave gpu_class and gpus out to run on CPUs")
+
+
+@rule(Severity.ERROR, counts=True)
+def single_gpu_engine(context: Context) -> Iterator[Problem]:
+    """ComfyUI computes on one GPU, so further GPUs would be held and never used.
+
+    It loads a workflow's models into the memory of one card and has no tensor parallelism.
+
+        engine: comfyui
+        gpus: 2                  refused: the second card would stay idle
+
+    Write gpus: 1. To serve more requests at once raise scaling.min: each replica has a card of its own.
+    """
+    for use in context.uses:
+        if use.profile.engine is not Engine.COMFYUI:
+            continue
+        if use.gpus > 1:
+            yield use.problem("gpus", f"comfyui uses one GPU; gpus is {use.gpus}", "gpus: 1")
+        if use.profile.nodes > 1:
+            yield use.problem("nodes", f"comfyui uses one GPU of one node; nodes is {use.profile.nodes}", "nodes: 1")
+
+
+@rule(Severity.ERROR)
+def cpu_profile(context: Context) -> Iterator[Problem]:
+    """A profile without gpu_class runs on CPUs, so it reserves host RAM and cores, and its engine must be able to.
+
+    On CPUs memory_gib and cpu_cores are what GPUs are elsewhere: they choose the node, and they become the engine's
+    cache size and threads. Without them two replicas could be put on one node that has room for one.
+    llama.cpp and vLLM (its CPU build) serve from CPUs; sglang, trtllm and comfyui do not.
+
+        engine: llamacpp
+        memory_gib: 16
+        cpu_cores: 8
+
+    Where GPUs were meant, write gpu_class: a count alone does not say of which kind.
+    """
+    for use in context.uses:
+        profile = use.profile
+        if profile.gpu_class is not None:
+            continue
+        here = listed(tuple(context.inventory.classes)) if context.inventory else ""
+        give = f"a gpu_class (here: {here})" if here else "a gpu_class"
+        missing = [name for name in ("memory_gib", "cpu_cores") if getattr(profile, name) is None]
+        # One cause a profile: gpus, or an engine that needs them, says that a GPU class was meant and forgotten.
+        if profile.gpus is not None:
+            yield use.problem("gpus", f"gpus is {profile.gpus}, of no GPU class", f"give it {give} first")
+        elif profile.engine not in _CPU_ENGINES:
+            message = f"{profile.engine} does not run on CPUs, and profile {profile.name} has no gpu_class"
+            yield use.problem("engine", message, f"write {give}, or engine: llamacpp")
+        elif missing:
+            message = f"profile {profile.name} has no gpu_class, so it runs on CPUs and needs {' and '.join(missing)}"
+            yield use.problem((), message, f"write {': N, '.join(missing)}: N, or {give}")

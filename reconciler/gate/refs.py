@@ -1,0 +1,135 @@
+"""Rules on names that refer to other things in the catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.domain.finding import Problem, Severity
+from reconciler.gate.cycles import cycles
+from reconciler.gate.nearest import Spellings, nearest
+from reconciler.gate.rule import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.domain.desired import Where
+    from reconciler.domain.model_spec import ModelSpec
+    from reconciler.gate.context import Context
+
+
+@rule(Severity.ERROR)
+def fallback_missing(context: Context) -> Iterator[Problem]:
+    """A fallback that is not in the catalog would answer nobody on the day it is needed.
+
+    Every entry of fallbacks must be the name of a model that has a file in models/. An alias, or a name that a model
+    had before it moved, is not one: the message says which name to write.
+    A model whose file is broken is not missing; it has findings of its own.
+
+        fallbacks: [qwen-32]     refused when the catalog has qwen-32b
+
+    Correct the spelling, add the model (external ones count), or remove the entry.
+    """
+    spellings = Spellings(sorted({*context.desired.model_by_name, *context.broken}))
+    names = frozenset(spellings.names)
+    name_by_alias = {alias: model.name for model in context.models for alias in model.aliases}
+    name_by_moved = {model.moved: model.name for model in context.models if model.moved}
+    for model in context.models:
+        for position, fallback in enumerate(model.fallbacks):
+            if fallback in names:
+                continue
+            message, right = f"there is no model {fallback}", spellings.nearest(fallback)
+            if right == model.name:
+                right = nearest(fallback, sorted(names - {model.name}))
+            if fallback in name_by_alias:
+                right = name_by_alias[fallback]
+                message = f"{fallback} is an alias of {right}; fallbacks name models"
+            elif fallback in name_by_moved:
+                right = name_by_moved[fallback]
+                message = f"there is no model {fallback}: it moved to {right}"
+            hint = f"write {right}" if right else "add its file to models/, or remove the entry"
+            yield Problem(_at(context, model, "fallbacks", position), message, hint, model.name)
+
+
+@rule(Severity.ERROR)
+def fallback_cycle(context: Context) -> Iterator[Problem]:
+    """Fallbacks that lead back to their start would send a request in a circle while all of them are down.
+
+    Routers follow fallbacks from model to model. Each circle is told once, at the entry of its first model by name.
+
+        a: fallbacks: [b]
+        b: fallbacks: [a]        refused: a → b → a
+
+    Decide which model is the last resort and remove its entry. A model cannot fall back to itself either.
+    """
+    edges = {
+        model.name: tuple(name for name in model.fallbacks if name in context.desired.model_by_name)
+        for model in context.models
+    }
+    for cycle in cycles(edges):
+        model = context.desired.model_by_name[cycle[0]]
+        following = cycle[1] if len(cycle) > 1 else cycle[0]
+        circle = " → ".join([*cycle, cycle[0]])
+        message = f"fallbacks lead in a circle: {circle}" if len(cycle) > 1 else f"{model.name} falls back to itself"
+        hint = f"remove {cycle[0]} from the fallbacks of {cycle[-1]}" if len(cycle) > 1 else "remove the entry"
+        where = _at(context, model, "fallbacks", model.fallbacks.index(following))
+        yield Problem(where, message, hint, model.name)
+
+
+@rule(Severity.ERROR)
+def adapter_duplicate(context: Context) -> Iterator[Problem]:
+    """An adapter is asked for by its name, so two things of one model cannot share it.
+
+    Engines serve the model, its aliases and its adapters side by side, told apart by the name in a request.
+    Two adapters with one name, or an adapter named as its model or as an alias of it, could not be told apart:
+    some engines refuse to start, others answer from whichever they find first.
+
+        name: llama-70b
+        adapters:
+          - {name: sql, source: …}
+          - {name: sql, source: …}    refused
+
+    Give each adapter a name of its own.
+    """
+    for model in context.models:
+        holder_by_name = dict.fromkeys(model.aliases, f"an alias of {model.name}")
+        holder_by_name[model.name] = "the model itself"
+        for position, adapter in enumerate(model.adapters):
+            if adapter.name in holder_by_name:
+                message = f"the adapter name {adapter.name} is taken: by {holder_by_name[adapter.name]}"
+                where = _at(context, model, "adapters", position, "name")
+                yield Problem(where, message, "give the adapter a name of its own", model.name)
+            else:
+                holder_by_name[adapter.name] = f"adapter {position + 1} of this model"
+
+
+@rule(Severity.ERROR)
+def alias_collision(context: Context) -> Iterator[Problem]:
+    """A request names one model, so no two models may be served under one name.
+
+    An alias must differ from every model's name, from every other alias, and from its own model's name.
+    A model whose file is broken keeps its name.
+
+        llama-70b: aliases: [chat]
+        qwen-32b:  aliases: [chat]    refused: chat is an alias of llama-70b
+
+    Two models under one alias are not a way to split traffic: which of them answers would depend on the router.
+    Remove the alias from one of them.
+    """
+    holder_by_name = {name: f"the name of model {name}, whose file is broken" for name in context.broken}
+    holder_by_name |= {model.name: "the name of a model" for model in context.models}
+    for model in context.models:
+        for position, alias in enumerate(model.aliases):
+            where = _at(context, model, "aliases", position)
+            if alias == model.name:
+                yield Problem(where, f"{alias} is the model's own name", "remove the alias", model.name)
+            elif alias in model.aliases[:position]:
+                yield Problem(where, f"{alias} is written twice", "remove one of the two", model.name)
+            elif alias in holder_by_name:
+                message = f"{alias} is already {holder_by_name[alias]}"
+                yield Problem(where, message, "remove the alias from one of them", model.name)
+            else:
+                holder_by_name[alias] = f"an alias of {model.name}"
+
+
+def _at(context: Context, model: ModelSpec, *path: str | int) -> Where:
+    return context.desired.where_by_model[model.name].at(*path)
