@@ -1,0 +1,1 @@
+"""SHELL: ways to run engine processes; `process` is the default."""

@@ -1,0 +1,64 @@
+"""HTTP requests to engines on this node; what the answers mean is for `engines` to say."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx
+
+from reconciler.engines.base import Answer
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from reconciler.engines.base import Probe
+
+MAX_BODY_BYTES = 4 * 2**20
+"""An engine's metrics page is some 10 kB, with hundreds of adapters perhaps 1 MiB; more is not an answer to a probe."""
+
+
+class Prober:
+    """Sends probes over one client without kept connections.
+
+    Kept connections would be found dead when an engine restarts on its port, and some servers wait for idle ones
+    before they exit. Proxies of the environment are never used and redirects never followed: a probe asks the
+    process on this port and nobody else.
+    """
+
+    def __init__(self) -> None:
+        self._client = httpx.AsyncClient(
+            # Engines speak plain HTTP on this node; a context that trusts nobody also saves loading the CA store.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            limits=httpx.Limits(max_keepalive_connections=0),
+            headers={"accept-encoding": "identity"},
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def send(self, url: str, probe: Probe, timeout: timedelta) -> Answer:  # noqa: ASYNC109  # every probe has its own
+        """Send one probe to the engine at this base URL and read at most `MAX_BODY_BYTES` of the answer.
+
+        Network trouble, an answer that is no HTTP and a whole exchange longer than `timeout` give status None.
+        """
+        seconds = timeout.total_seconds()
+        try:
+            with anyio.fail_after(seconds):
+                return await self._exchange(url.rstrip("/") + probe.path, probe, seconds)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+            return Answer(None)
+
+    async def _exchange(self, url: str, probe: Probe, seconds: float) -> Answer:
+        body = None if probe.body is None else dict(probe.body)
+        async with self._client.stream(probe.method, url, json=body, timeout=seconds) as response:
+            read = bytearray()
+            async for chunk in response.aiter_raw():
+                read += chunk
+                if len(read) >= MAX_BODY_BYTES:
+                    break
+            return Answer(response.status_code, bytes(read[:MAX_BODY_BYTES]))
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._client.aclose()

@@ -1,0 +1,49 @@
+"""Secrets by name: files in the agent's secrets directory, read at launch, and kept out of everything that is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.domain.model_spec import SecretRef
+from reconciler.errors import AgentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_SHORTEST = 4
+"""A shorter value is left in texts: hiding every `1` would hide the text and guard nothing."""
+
+
+def resolve_env(env: Mapping[str, str | SecretRef] | None, directory: Path) -> dict[str, str]:
+    """The declared environment with its secrets filled in; AgentError names a missing one, and never a value."""
+    return {
+        name: read_secret(value.secret, directory) if isinstance(value, SecretRef) else value
+        for name, value in (env or {}).items()
+    }
+
+
+def read_secret(name: str, directory: Path) -> str:
+    """One secret, without the newline an editor leaves at its end."""
+    path = directory / name
+    try:
+        return path.read_text("utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise AgentError(
+            f"secret {name} cannot be read: {reason} ({path})", hint=f"put its value into {path} and retry"
+        ) from error
+
+
+def secret_values(env: Mapping[str, str | SecretRef] | None, directory: Path) -> dict[str, str]:
+    """Name → value of the secrets an environment refers to, as far as they can be read."""
+    names = [value.secret for value in (env or {}).values() if isinstance(value, SecretRef)]
+    return {name: read_secret(name, directory) for name in names if (directory / name).is_file()}
+
+
+def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
+    """The text with each secret's value replaced by its name: an engine may print what it was given."""
+    for name, value in secrets:
+        if len(value) >= _SHORTEST:
+            text = text.replace(value, f"[secret {name}]")
+    return text

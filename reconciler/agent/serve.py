@@ -1,0 +1,123 @@
+"""Runs one agent until a signal: its lock, its socket, its HTTP server and its supervisor in one event loop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+import uvicorn
+
+from reconciler.agent.app import Desk, create_app
+from reconciler.agent.clock import SystemClock
+from reconciler.agent.drivers.process import ProcessDriver, machine_boot_id
+from reconciler.agent.journal import Journal
+from reconciler.agent.lock import holding_lock
+from reconciler.agent.logs import EngineLogs
+from reconciler.agent.probes import Prober
+from reconciler.agent.processes import running_engines
+from reconciler.agent.sockets import bind
+from reconciler.agent.supervisor import Supervisor
+from reconciler.agent.tools import Tools
+from reconciler.engines.registry import support
+from reconciler.weights.locate import locate
+
+if TYPE_CHECKING:
+    import socket
+
+    from reconciler.agent.config import AgentConfig
+
+_log = logging.getLogger(__name__)
+
+KEEP_ALIVE = 75
+"""Seconds an idle connection stays open: longer than any client of ours keeps one, so that the client closes first and
+no request meets a connection that is just being closed."""
+
+LAST_ANSWERS = 2
+"""Seconds for answers that are under way when the agent ends."""
+
+
+def run_agent(config: AgentConfig) -> None:
+    """Run the agent until SIGTERM or SIGINT; the engines go on (promise 6). AgentError when it cannot start."""
+    _log_to_stderr()
+    with holding_lock(config.state_dir, config.listen), closing(bind(config.listen)) as listener:
+        try:
+            anyio.run(_run, config, listener)
+        finally:
+            if config.listen.startswith("unix:"):
+                Path(config.listen.removeprefix("unix:")).unlink(missing_ok=True)
+
+
+async def _run(config: AgentConfig, listener: socket.socket) -> None:
+    logs = EngineLogs(config.directory / "logs")
+    desk = Desk(config, logs)
+    prober = Prober()
+    tools = Tools(
+        config=config,
+        boot_id=machine_boot_id(),
+        clock=SystemClock(),
+        driver=ProcessDriver(),
+        prober=prober,
+        support=support,
+        locate=locate,
+        logs=logs,
+        environment=os.environ,
+    )
+    server = await _serving(desk, listener)
+    try:
+        running = await anyio.to_thread.run_sync(running_engines, logs.directory)
+        supervisor = Supervisor(tools, Journal(config.directory), running)
+        desk.supervisor = supervisor
+        _log.info("agent of %s (pid %d) listens on %s", config.node, os.getpid(), config.listen)
+        await _until_signal(supervisor)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await server.shutdown(sockets=[listener])
+            await prober.aclose()
+
+
+async def _serving(desk: Desk, listener: socket.socket) -> uvicorn.Server:
+    """Begin to serve: `Server.serve` without its signal handlers and without its tick, ten times a second."""
+    config = uvicorn.Config(
+        create_app(desk),
+        interface="asgi3",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=LAST_ANSWERS,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    return server
+
+
+async def _until_signal(supervisor: Supervisor) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(supervisor.run, name="supervisor")
+            async for number in signals:
+                _log.info("%s: the agent ends, its engines go on", signal.Signals(number).name)
+                break
+            supervisor.close()
+            tasks.cancel_scope.cancel()
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for name in ("uvicorn", "httpx", "httpcore", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,65 @@
+"""The phases ready and unhealthy: does it still answer, and how many requests are in flight."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from reconciler.agent import ending, lifecycle
+from reconciler.domain.observed import ReplicaState
+from reconciler.engines.base import Health
+
+if TYPE_CHECKING:
+    from reconciler.agent.replica import Replica
+    from reconciler.engines.base import EngineSupport
+
+_log = logging.getLogger(__name__)
+
+LIVENESS_EVERY = 5.0
+"""Seconds. With three misses a hung engine is out of routing within 25 s; a probe and a gauge cost about 5 ms."""
+
+LIVENESS_TIMEOUT = timedelta(seconds=3)
+MISSES_UNTIL_UNHEALTHY = 3
+
+UNHEALTHY_UNTIL_KILLED = 60.0
+"""Seconds: longer than a garbage collection, a graph capture or a swapped-out process takes to come back."""
+
+
+async def serve(replica: Replica) -> float:
+    """Ready or unhealthy: out of routing after three misses, in again when it answers, killed after a silent minute."""
+    engine = replica.engine()
+    if engine is None or not replica.alive():
+        return await ending.ended(replica)
+    probe = engine.liveness()
+    declaration = replica.record.entry.declaration
+    verdict = engine.judge(declaration, probe, await replica.ask(probe, LIVENESS_TIMEOUT))
+    await count(replica, engine)
+    if replica.record.stop is not None or not replica.alive():
+        return 0.0
+    replica.tools.logs.bound(replica.record.id)
+    watch = replica.watch
+    watch.misses = 0 if verdict.health is Health.OK else watch.misses + 1
+    now = replica.now()
+    if replica.record.state is ReplicaState.UNHEALTHY:
+        if watch.misses == 0:
+            _log.info("%s: answers again", replica.record.id)
+            replica.put(lifecycle.recovered(replica.record, now))
+        elif now.seconds - replica.record.state_seconds_at >= UNHEALTHY_UNTIL_KILLED:
+            return replica.kill(f"stopped answering for {UNHEALTHY_UNTIL_KILLED:.0f} s and was killed")
+    elif watch.misses >= MISSES_UNTIL_UNHEALTHY:
+        _log.warning("%s: no answer to %d probes: %s", replica.record.id, watch.misses, verdict.detail)
+        replica.put(lifecycle.unhealthy(replica.record, now))
+    else:
+        replica.put(lifecycle.served(replica.record, now))
+    return LIVENESS_EVERY
+
+
+async def count(replica: Replica, engine: EngineSupport) -> None:
+    """Read how many requests are in flight; not known is not nothing."""
+    in_flight = engine.read_load(await replica.ask(engine.load(), LIVENESS_TIMEOUT))
+    watch = replica.watch
+    watch.gauges.running = None if in_flight is None else in_flight.running
+    watch.gauges.waiting = None if in_flight is None else in_flight.waiting
+    idle = in_flight is not None and in_flight.running + in_flight.waiting == 0
+    watch.idle_readings = watch.idle_readings + 1 if idle else 0

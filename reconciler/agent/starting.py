@@ -1,0 +1,151 @@
+"""The phases pending and starting: from an accepted entry to an engine that answers a token."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from reconciler.agent import ending, launching, lifecycle
+from reconciler.agent.drivers.base import StartFailed
+from reconciler.agent.journal import JournalUnwritable
+from reconciler.engines.base import Health, Verdict
+from reconciler.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.agent.replica import Replica
+    from reconciler.engines.base import EngineSupport
+
+_log = logging.getLogger(__name__)
+
+FIRST_PROBE = 0.2
+"""Seconds between looks at a starting engine: llama.cpp with a small model is up in half a second."""
+
+SLOWEST_PROBE = 2.0
+"""Seconds, after backing off: engines that load for minutes are not disturbed, and nobody notices two seconds."""
+
+BACK_OFF = 1.3
+"""Nine looks from the first pause to the slowest, over nine seconds."""
+
+WAIT_FOR_GPUS = 1.0
+"""Seconds; the end of the replica that holds them wakes it earlier."""
+
+JOURNAL_RETRY = 5.0
+"""Seconds until a launch is tried again that could not be written down first."""
+
+WRONG_GRACE = 10.0
+"""Seconds that an engine may answer wrongly while it starts: a name can be registered after the port opens."""
+
+READINESS_TIMEOUT = timedelta(seconds=10)
+"""The first token of a large model on CPUs takes seconds."""
+
+
+async def launch(replica: Replica) -> float:
+    """Pending: start the process once its GPUs are free."""
+    if not ending.group_gone(replica):
+        return ending.GROUP_CHECK
+    holder = replica.home.gpu_holder(replica.record)
+    if holder is not None:
+        replica.say(f"waiting for {holder} to free its GPUs")
+        return WAIT_FOR_GPUS
+    try:
+        await _prepare_and_start(replica)
+    except JournalUnwritable as error:
+        replica.say(error.message)
+        return JOURNAL_RETRY
+    except ReconcilerError as error:
+        replica.fail(error.message if error.hint is None else f"{error.message}; {error.hint}")
+        return 0.0
+    return FIRST_PROBE
+
+
+async def _prepare_and_start(replica: Replica) -> None:
+    """Find all that the launch needs, write it down, start; ReconcilerError says what is missing."""
+    tools, entry = replica.tools, replica.record.entry
+    launching.own_shard(entry, tools.config.node)
+    engine, command = launching.engine_command(entry.declaration.engine, tools.config, tools.support)
+    weights = await anyio.to_thread.run_sync(partial(launching.locate_weights, entry, tools.locate))
+    if replica.record.stop is not None:
+        return
+    taken = replica.home.ports_taken(entry.id)
+    seed = str(tools.config.state_dir)
+    port = launching.free_port(tools.config.engine_host, entry.id, seed, taken, replica.record.port)
+    log = tools.logs.path(entry.id)
+    prepared = launching.prepare(
+        entry, tools.config, engine, command, weights, port=port, log=log, environment=tools.environment
+    )
+    record = lifecycle.launching(replica.record, port, prepared.url, replica.now())
+    replica.home.save(record)
+    replica.record = record
+    tools.logs.rotate(entry.id)
+    replica.watch = replica.fresh_watch()
+    with anyio.CancelScope(shield=True):  # the agent must not end between the start and its record
+        try:
+            identity = await tools.driver.start(prepared.spec)
+        except StartFailed as error:
+            replica.fail(error.message)
+            return
+        replica.put(lifecycle.launched(replica.record, identity))
+    _log.info("%s: started as pid %d on port %d", entry.id, identity.pid, port)
+
+
+async def start(replica: Replica) -> float:
+    """Starting: ready when every readiness probe is answered well; failed when it ends, answers wrongly or hangs."""
+    engine = replica.engine()
+    if engine is None or not replica.alive():
+        return await ending.ended(replica)
+    for line in replica.watch.log.new_lines():
+        stage = engine.read_stage(line)
+        if stage is not None:
+            replica.say(stage)
+    verdict = await _readiness(replica, engine)
+    if replica.record.stop is not None or not replica.alive():
+        return 0.0
+    if verdict.health is Health.OK:
+        return _ready(replica)
+    why = _hopeless(replica, verdict)
+    if why is not None:
+        return replica.kill(why)
+    pause = replica.watch.probe_pause
+    replica.watch.probe_pause = min(pause * BACK_OFF, SLOWEST_PROBE)
+    return pause
+
+
+def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
+    """Why to wait no longer; None while it may still become ready."""
+    watch, now = replica.watch, replica.now().seconds
+    if verdict.health is Health.WRONG:
+        watch.wrong_since = now if watch.wrong_since is None else watch.wrong_since
+        if now - watch.wrong_since >= WRONG_GRACE:
+            return f"it answers, and not as this replica should: {verdict.detail}"
+    else:
+        watch.wrong_since = None
+    if verdict.health is Health.LOADING:
+        replica.say(watch.gauges.stage or verdict.detail or "loading")
+    allowed = replica.record.entry.ready_timeout.total_seconds()
+    if now - watch.progress_at >= allowed:
+        return f"not ready, and no progress for {allowed:.0f} s ({watch.gauges.stage or 'no answer'})"
+    return None
+
+
+async def _readiness(replica: Replica, engine: EngineSupport) -> Verdict:
+    """The verdict on the readiness probes, in order, up to the first that is not OK."""
+    declaration = replica.record.entry.declaration
+    verdict = Verdict(Health.SILENT)
+    for probe in engine.readiness(declaration):
+        verdict = engine.judge(declaration, probe, await replica.ask(probe, READINESS_TIMEOUT))
+        if verdict.health is not Health.OK:
+            break
+    return verdict
+
+
+def _ready(replica: Replica) -> float:
+    record = lifecycle.became_ready(replica.record, replica.now())
+    replica.home.became_ready(record)  # first: what was ever ready is restarted, even by the next agent
+    replica.put(record)
+    _log.info("%s: ready after %s s on %s", replica.record.id, replica.record.load_seconds, replica.record.url)
+    return 0.0
