@@ -40,6 +40,9 @@ Spec = TypeVar("Spec", bound=BaseModel)
 # Ten times the largest fleet that the design plans for: a bound on what ranges in a few files can make of memory.
 NODES_LIMIT = 100_000
 
+UNNAMED = "unnamed"
+"""Stands in for the fleet's name where cluster.yaml is missing or broken; never in a complete desired side."""
+
 
 def load(tree: Tree) -> Loaded:
     """Read every file of a tree and put together what they say. Never raises on what is in the files."""
@@ -237,7 +240,7 @@ def _finish(cluster: _Cluster) -> Loaded:
     models = cluster.remainders | cluster.models
     names = sorted(models)
     partial = Desired(
-        fleet=FleetSpec(name="unnamed") if cluster.fleet is None else cluster.fleet.spec,
+        fleet=FleetSpec(name=UNNAMED) if cluster.fleet is None else cluster.fleet.spec,
         nodes=tuple(node_by_name[name] for name in sorted(node_by_name)),
         models=tuple(models[name].spec for name in names),
         locks=dict(sorted(cluster.locks.items())),

@@ -1,0 +1,72 @@
+"""What commands share: the global options, output formats, and printing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reconciler.controller.aim import Aim
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The global options."""
+
+    directory: Path
+    """The cluster directory itself."""
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def out(text: str) -> None:
+    """Print a result, with one newline at its end."""
+    typer.echo(text.rstrip("\n"))
+
+
+def note(text: str) -> None:
+    """Print something beside the result."""
+    typer.echo(text, err=True)
+
+
+def leave(code: int) -> NoReturn:
+    """End the command with this exit code."""
+    raise typer.Exit(code)
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def note_uncommitted(directory: Path, aim: Aim) -> None:
+    """Say when the work tree differs from the commit that is read, so that nobody waits for an edit to happen."""
+    from reconciler.sources.repository import uncommitted  # noqa: PLC0415  # loads git
+
+    if aim.sha is None:
+        return
+    files = uncommitted(directory, aim.sha)
+    if files:
+        shown = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")  # noqa: PLR2004
+        one = len(files) == 1
+        rest = "differs from" if one else "differ from"
+        unread = "is not read; commit it first" if one else "are not read; commit them first"
+        note(f"note: {shown} {rest} commit {aim.sha[:7]} and {unread}")
+
+
+def commit_line(aim: Aim) -> str:
+    """`commit 9c2f4e1 "subject" (author)`, or that it is the work tree."""
+    if aim.commit is None:
+        return "work tree (not committed; cannot be applied)"
+    return f'commit {aim.commit.sha[:7]} "{aim.commit.subject}" ({aim.commit.author})'

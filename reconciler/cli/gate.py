@@ -1,0 +1,82 @@
+"""`validate`, `explain` and `schema`: what the gate says, why, and the shape of the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.console import Context, Format, leave, note, out
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(validate)
+    app.command()(explain)
+    app.command()(schema)
+
+
+def validate(
+    context: typer.Context,
+    directory: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The cluster directory.")] = None,
+    format: Annotated[Format, typer.Option(help="How to print the findings.")] = Format.TEXT,  # noqa: A002
+) -> None:
+    """Check the work tree: every finding at once. Exit 1 when one is an error."""
+    from reconciler.controller.aim import check_worktree  # noqa: PLC0415  # keeps --help lean
+    from reconciler.errors import UsageError  # noqa: PLC0415
+    from reconciler.views.findings import findings_json, findings_text  # noqa: PLC0415
+
+    options: Context = context.obj
+    chosen = directory or options.directory
+    if not chosen.is_dir():
+        raise UsageError(f"there is no directory {chosen}", hint="name the cluster directory: reconciler validate DIR")
+    checked = check_worktree(chosen)
+    if format is Format.JSON:
+        out(findings_json(checked.report))
+    else:
+        out(findings_text(checked.report, checked.loaded.texts))
+    leave(0 if checked.report.ok else 1)
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="RULE|FIELD", help="Such as inventory/node-too-small, or gpus.")],
+) -> None:
+    """Tell what a rule checks and why, or what a field means."""
+    from reconciler.errors import UsageError  # noqa: PLC0415  # keeps --help lean
+    from reconciler.views.explain import explain as explanation  # noqa: PLC0415
+    from reconciler.views.explain import nearest  # noqa: PLC0415
+
+    text = explanation(name)
+    if text is None:
+        near = nearest(name)
+        raise UsageError(
+            f"{name!r} is neither a rule nor a field", hint=f"nearest: {', '.join(near)}" if near else None
+        )
+    out(text)
+
+
+def schema(
+    name: Annotated[str | None, typer.Argument(help="One schema; all names are listed without it.")] = None,
+    out_directory: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write every schema into this directory.")
+    ] = None,
+) -> None:
+    """Print a JSON Schema, or write them all."""
+    from reconciler.durable import write_atomically  # noqa: PLC0415  # keeps --help lean
+    from reconciler.errors import UsageError  # noqa: PLC0415
+    from reconciler.views.schemas import schema_text, schemas  # noqa: PLC0415
+
+    known = schemas()
+    if out_directory is not None:
+        if not out_directory.is_dir():
+            raise UsageError(f"there is no directory {out_directory}")
+        for each in known:
+            write_atomically(out_directory / f"{each}.schema.json", schema_text(each).encode(), mode=0o644)
+        note(f"{len(known)} schemas written to {out_directory}")
+    elif name is None:
+        out("\n".join(known))
+    elif name not in known:
+        raise UsageError(f"there is no schema {name!r}", hint=f"schemas: {', '.join(known)}")
+    else:
+        out(schema_text(name))

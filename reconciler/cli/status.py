@@ -1,0 +1,76 @@
+"""`status`: what is, compared with the commit that was last applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.console import Context, Format, out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reconciler.controller.aim import Aim
+    from reconciler.controller.state import AimRecord
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(status)
+
+
+def status(
+    context: typer.Context,
+    format: Annotated[Format, typer.Option(help="How to print it.")] = Format.TEXT,  # noqa: A002
+) -> None:
+    """Show every model and node as it is now."""
+    import anyio  # noqa: PLC0415  # keeps --help lean
+
+    from reconciler.controller.aim import fleet_name  # noqa: PLC0415
+    from reconciler.controller.attempt import decide  # noqa: PLC0415
+    from reconciler.controller.ground import ground  # noqa: PLC0415
+    from reconciler.controller.look import look  # noqa: PLC0415
+    from reconciler.controller.state import read_aim, state_dir  # noqa: PLC0415
+    from reconciler.planning.status import status as fleet_status  # noqa: PLC0415
+    from reconciler.sources.repository import head  # noqa: PLC0415
+    from reconciler.views.status import status_json, status_text  # noqa: PLC0415
+
+    options: Context = context.obj
+    state = state_dir(fleet_name(options.directory))
+    record = read_aim(state)
+    aim = _applied(options.directory, record)
+    observed = anyio.run(look, ground(aim.desired, state, may_start=False))
+    decision = decide(aim, observed, ())
+    answer = fleet_status(aim.desired, observed, decision, record.commit if record else None)
+    if format is Format.JSON:
+        out(status_json(answer))
+    else:
+        line = _applied_line(record, head(options.directory))
+        out(status_text(answer, fleet=aim.desired.fleet.name, applied_line=line))
+
+
+def _applied(directory: Path, record: AimRecord | None) -> Aim:
+    """The commit that was last applied, whatever HEAD says; HEAD before anything was, or where that commit is gone."""
+    from reconciler.controller.aim import load_commit  # noqa: PLC0415  # keeps --help lean
+    from reconciler.errors import SourceError  # noqa: PLC0415
+
+    if record is None:
+        return load_commit(directory)
+    try:
+        return load_commit(directory, record.commit)
+    except SourceError:
+        return load_commit(directory)
+
+
+def _applied_line(record: AimRecord | None, newest: str) -> str:
+    """`commit 9c2f4e1 applied 14:31`, and whether HEAD has moved on."""
+    if record is None:
+        return "nothing applied yet"
+    when = (
+        f"applied {record.settled_at.astimezone():%Y-%m-%d %H:%M}"
+        if record.settled_at
+        else f"being applied since {record.set_at.astimezone():%Y-%m-%d %H:%M}"
+    )
+    ahead = "" if record.commit == newest else f"; HEAD is {newest[:7]}, not applied"
+    return f"commit {record.commit[:7]} {when}{ahead}"

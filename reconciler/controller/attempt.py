@@ -1,0 +1,98 @@
+"""One pass: what was observed → what is decided → sent once. Level-triggered: every pass reads everything it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from reconciler.domain.assignment import Assignment
+from reconciler.domain.observed import Observation, ReachableNode
+from reconciler.errors import UsageError
+from reconciler.fleet.executor import Outcome, send
+from reconciler.planning.planner import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reconciler.controller.aim import Aim
+    from reconciler.controller.claims import Claims
+    from reconciler.domain.intent import Intent
+    from reconciler.domain.plan import Decision, NodeOrders
+    from reconciler.fleet.executor import Sent
+    from reconciler.fleet.observer import Observer
+    from reconciler.fleet.protocol import Fleet
+
+SETTLE_WITHIN = timedelta(seconds=5)
+"""An agent tells what it took within a round trip; longer means that it is gone, which the next pass sees."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The passes of one reconciler: its collaborators, and the generations it has sent."""
+
+    fleet: Fleet
+    observer: Observer
+    claims: Claims
+    inventory: tuple[str, ...]
+    _generation_by_node: dict[str, int] = field(default_factory=dict)
+
+    async def once(self, aim: Aim, intents: Sequence[Intent], *, only: str | None, may_start: bool = True) -> Pass:
+        """Observe, decide, and send what is due; `may_start` False only looks, so that what is in flight can finish."""
+        observed = self.observer.latest()
+        decision = decide(aim, observed, intents, only=only)
+        if not may_start:
+            return Pass(observed, decision, ())
+        due = [orders for orders in decision.orders.values() if orders.changes_something]
+        if due:
+            await self.claims.take(node.name for node in observed.reachable)
+        if not due or not self.claims.enough(len(self.inventory)):
+            return Pass(observed, decision, ())
+        known = {node.name: node for node in observed.reachable}
+        assignments = [
+            self._assignment(aim, orders, known[orders.node])
+            for orders in due
+            if orders.node in self.claims.epoch_by_node
+        ]
+        sent = await send(self.fleet, assignments)
+        for each in sent:
+            if each.outcome is Outcome.REFUSED:
+                self.claims.forget(each.node)  # perhaps fenced off: ask again, and hear who holds it
+            elif each.revision is not None:
+                await self.observer.reached(each.node, each.revision, SETTLE_WITHIN)
+        return Pass(observed, decision, sent)
+
+    def _assignment(self, aim: Aim, orders: NodeOrders, node: ReachableNode) -> Assignment:
+        generation = max(node.generation, self._generation_by_node.get(node.name, 0)) + 1
+        self._generation_by_node[node.name] = generation
+        return Assignment(
+            fleet=aim.desired.fleet.name,
+            node=node.name,
+            holder=self.claims.holder.id,
+            epoch=self.claims.epoch_by_node[node.name],
+            generation=generation,
+            entries=orders.entries,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass saw, decided and sent."""
+
+    observed: Observation
+    decision: Decision
+    sent: tuple[Sent, ...]
+
+
+def check_only(aim: Aim, observed: Observation, only: str | None) -> None:
+    """UsageError when `--model` names nothing that is desired or runs."""
+    running = {replica.entry.model for _, replica in observed.replicas()}
+    if only is not None and only not in aim.desired.model_by_name and only not in running:
+        known = ", ".join(sorted({*aim.desired.model_by_name, *running})) or "none"
+        raise UsageError(f"there is no model {only!r} in this commit or on the fleet", hint=f"models: {known}")
+
+
+def decide(aim: Aim, observed: Observation, intents: Sequence[Intent], *, only: str | None = None) -> Decision:
+    """The planner's decision as of now."""
+    now = datetime.now(UTC)  # noqa: TID251  # the shell reads the clock for the core
+    return plan(aim.desired, observed, intents, now, commit=aim.sha, tree=aim.tree_id, only=only)

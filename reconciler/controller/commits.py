@@ -1,0 +1,72 @@
+"""Which commit `run` works on: the newest that passes the gate; a bad or unreadable one changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reconciler.controller.aim import load_commit
+from reconciler.controller.state import read_aim
+from reconciler.errors import InvalidCluster, SourceError
+from reconciler.sources.repository import head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from reconciler.controller.aim import Aim
+
+
+@dataclass(slots=True)
+class Commits:
+    """Reads HEAD of the local repository and holds the last good aim."""
+
+    directory: Path
+    said: Callable[[str], None]
+    """Told about every commit that was not taken, and why."""
+    aim: Aim | None = None
+    _seen: str | None = None
+    _trouble: str | None = None
+
+    def resume(self, state: Path) -> None:
+        """After a start whose HEAD is bad: go on with the commit that was last made real here."""
+        record = read_aim(state)
+        if self.aim is not None or record is None:
+            return
+        try:
+            self.aim = load_commit(self.directory, record.commit)
+        except SourceError as error:
+            self.said(f"the last good commit {record.commit[:7]} cannot be read: {error.message}")
+        else:
+            self.said(f"going on with the last good commit {record.commit[:7]}")
+
+    def look(self) -> bool:
+        """Whether there is a new aim: HEAD moved to a commit that passes the gate. Never raises for a bad commit."""
+        sha = ""
+        try:
+            sha = head(self.directory)
+            if sha == self._seen:
+                return False
+            self.aim = load_commit(self.directory, sha)
+        except InvalidCluster as error:
+            self._seen = sha
+            self._refuse(sha, error)
+            return False
+        except SourceError as error:
+            self._complain(error)
+            return False
+        self._seen, self._trouble = sha, None
+        return True
+
+    def _complain(self, error: SourceError) -> None:
+        """Say that HEAD cannot be read: once, not on every look."""
+        if error.message != self._trouble:
+            self._trouble = error.message
+            self.said(f"{error.message}; going on with what was last read")
+
+    def _refuse(self, sha: str, error: InvalidCluster) -> None:
+        kept = f"going on with {self.aim.sha[:7]}" if self.aim and self.aim.sha else "waiting for a commit that passes"
+        self.said(f"commit {sha[:7]} does not pass the gate; {kept}")
+        for finding in error.findings:
+            if finding.severity == "error":
+                self.said(f"  {finding.rule} {finding.file}:{finding.line}:{finding.column} {finding.message}")

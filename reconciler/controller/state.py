@@ -1,0 +1,66 @@
+"""What a reconciler keeps on disk: where its state is, and which commit it was last told to make real.
+
+Nothing here is needed to decide: git and the agents hold the truth. It only tells people and `run` where they were.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from reconciler.domain.base import Frozen, Text
+from reconciler.durable import make_private_directory, write_atomically
+from reconciler.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATE_VARIABLE = "RECONCILER_STATE_DIR"
+_AIM_FILE = "aim.json"
+
+
+class AimRecord(Frozen):
+    """The commit that `apply` or `run` last set out to make real."""
+
+    commit: Text
+    set_at: datetime
+    settled_at: datetime | None = None
+    """When the fleet had become as that commit says; None when it has not yet."""
+
+
+def state_dir(fleet: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """`$RECONCILER_STATE_DIR`, else the XDG state directory by fleet name."""
+    chosen = environ.get(STATE_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    import platformdirs  # noqa: PLC0415  # only where the variable is unset
+
+    return Path(platformdirs.user_state_dir("reconciler", appauthor=False)) / fleet
+
+
+def read_aim(directory: Path) -> AimRecord | None:
+    """The last aim; None when there is none or it cannot be read, since nothing depends on it."""
+    try:
+        return AimRecord.model_validate_json((directory / _AIM_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def record_aim(directory: Path, commit: str, *, settled: bool, now: datetime | None = None) -> None:
+    """Remember the aim; ReconcilerError when the disk does not take it."""
+    at = now or datetime.now(UTC)  # noqa: TID251  # the shell reads the clock
+    before = read_aim(directory)
+    set_at = before.set_at if before is not None and before.commit == commit else at
+    record = AimRecord(commit=commit, set_at=set_at, settled_at=at if settled else None)
+    try:
+        make_private_directory(directory)
+        write_atomically(directory / _AIM_FILE, record.model_dump_json().encode())
+    except OSError as error:
+        raise ReconcilerError(
+            f"the state directory {directory} cannot be written: {error.strerror}",
+            hint=f"free space or set {STATE_VARIABLE} to a directory that can be written",
+        ) from error

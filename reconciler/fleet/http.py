@@ -1,0 +1,138 @@
+"""The real fleet: agents over HTTP, on Unix sockets, loopback or TLS. The only module of the reconciler with httpx."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import httpx
+from pydantic import ValidationError
+
+from reconciler.domain.assignment import Assignment, ClaimGranted, ClaimRequest, Refusal
+from reconciler.domain.observed import ReachableNode
+from reconciler.errors import AssignmentRefused, ClaimRefused, NodeUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECT_TIMEOUT = timedelta(seconds=5)
+"""A node on the same network answers a connection in milliseconds; five seconds forgives a lost packet or two."""
+
+ANSWER_MARGIN = timedelta(seconds=15)
+"""A node is unreachable when it has not answered this long after it should have (design section 8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one agent answers: a Unix socket, or a base URL. `problem` says why there is none."""
+
+    url: str = "http://agent"
+    socket: str | None = None
+    problem: str | None = None
+
+
+class HttpFleet:
+    """`Fleet` over HTTP: one client per node with one shared TLS context (a single shared client costs more CPU)."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    async def observe(self, node: str, *, since: int | None, wait: timedelta) -> ReachableNode:
+        """See `Fleet.observe`."""
+        params = {"wait": f"{wait.total_seconds():g}s"} | ({} if since is None else {"since": str(since)})
+        answer = await self._send(node, "GET", "/v1/observation", params=params, wait=wait)
+        if answer.status_code != httpx.codes.OK:
+            raise NodeUnreachable(node, f"{node} answered {answer.status_code} to an observation: {_text(answer)}")
+        try:
+            return ReachableNode.model_validate_json(answer.content)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(step) for step in first["loc"])
+            raise NodeUnreachable(
+                node,
+                f"{node} sent an observation that this version cannot read ({where}: {first['msg']})",
+                hint="the agent and the reconciler must be of one version",
+            ) from error
+
+    async def claim(self, node: str, request: ClaimRequest) -> ClaimGranted:
+        """See `Fleet.claim`."""
+        answer = await self._send(node, "POST", "/v1/claim", body=request.model_dump_json())
+        if answer.status_code == httpx.codes.CONFLICT:
+            raise ClaimRefused(node, f"{node}: {_refusal(answer)}")
+        if answer.status_code != httpx.codes.OK:
+            raise NodeUnreachable(node, f"{node} answered {answer.status_code} to a claim: {_text(answer)}")
+        return ClaimGranted.model_validate_json(answer.content)
+
+    async def release(self, node: str, holder: str, epoch: int) -> None:
+        """See `Fleet.release`."""
+        try:
+            await self._send(node, "POST", "/v1/release", body=f'{{"holder":"{holder}","epoch":{epoch}}}')
+        except NodeUnreachable:
+            return
+
+    async def assign(self, node: str, assignment: Assignment) -> int:
+        """See `Fleet.assign`."""
+        answer = await self._send(node, "PUT", "/v1/assignment", body=assignment.model_dump_json())
+        if answer.status_code != httpx.codes.OK:
+            raise AssignmentRefused(node, f"{node}: {_refusal(answer)}")
+        return int(answer.json()["revision"])
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    async def _send(
+        self,
+        node: str,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: str | None = None,
+        wait: timedelta = timedelta(),
+    ) -> httpx.Response:
+        client = self._client(node)
+        timeout = httpx.Timeout(
+            (wait + ANSWER_MARGIN).total_seconds(), connect=CONNECT_TIMEOUT.total_seconds(), pool=None
+        )
+        headers = {"content-type": "application/json"} if body is not None else None
+        try:
+            return await client.request(method, path, params=params, content=body, headers=headers, timeout=timeout)
+        except httpx.ConnectError as error:
+            raise NodeUnreachable(node, f"{node} refused the connection ({error})", refused=True) from error
+        except httpx.HTTPError as error:
+            raise NodeUnreachable(node, f"{node} did not answer ({type(error).__name__})") from error
+
+    def _client(self, node: str) -> httpx.AsyncClient:
+        if node not in self._clients:
+            endpoint = self._endpoints.get(node, Endpoint(problem=f"{node} is not in the inventory"))
+            if endpoint.problem is not None:
+                raise NodeUnreachable(node, endpoint.problem)
+            if endpoint.socket is not None:
+                transport = httpx.AsyncHTTPTransport(uds=endpoint.socket)
+                client = httpx.AsyncClient(base_url=endpoint.url, transport=transport, trust_env=False)
+            elif endpoint.url.startswith("https://"):
+                self._tls = self._tls or ssl.create_default_context()
+                client = httpx.AsyncClient(base_url=endpoint.url, verify=self._tls, trust_env=False)
+            else:
+                client = httpx.AsyncClient(base_url=endpoint.url, trust_env=False)
+            self._clients[node] = client
+        return self._clients[node]
+
+
+def _refusal(answer: httpx.Response) -> str:
+    """The agent's words, or what it sent when they cannot be read."""
+    try:
+        return Refusal.model_validate_json(answer.content).message
+    except ValidationError:
+        return f"answered {answer.status_code}: {_text(answer)}"
+
+
+def _text(answer: httpx.Response) -> str:
+    return " ".join(answer.text[:300].split()) or "nothing"

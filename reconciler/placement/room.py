@@ -1,0 +1,230 @@
+"""Who holds what on each node, and what is free: the ledger that placements are drawn from.
+
+A GPU is free when no replica holds it, whatever that replica's state, and its node measured it free (promise 4).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from reconciler.domain.placement import PlacedGpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from reconciler.domain.assignment import RunEntry
+    from reconciler.domain.desired import Node
+    from reconciler.domain.observed import ObservedGpu
+    from reconciler.placement.stock import Stock
+
+BUSY_MIB = 1_024
+"""More used memory than this, MiB, on a GPU that no replica holds means that something else is on it.
+
+Of the cards we know Gaudi2 uses the most when idle, 768 MiB; the smallest engine process takes more than 1 GiB.
+It can fall when the agent tells apart what the driver itself uses.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one replica takes of one node."""
+
+    id: str
+    label: str
+    """How refusals name the holder: its slot, or whose it is."""
+    model: str
+    gpus: tuple[str, ...]
+    """UUIDs."""
+    memory_gib: float
+    cpu_cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableGpu:
+    """A GPU of the fleet that cannot be given away, and why."""
+
+    gpu_class: str
+    index: int
+    reason: str
+
+
+@dataclass(slots=True)
+class NodeRoom:
+    """The room of one node; changed only through its `Room`."""
+
+    node: Node
+    engines: frozenset[str] | None
+    """Installed engines; None when not known."""
+    gpus: dict[str, tuple[str, PlacedGpu]]
+    """Class and GPU by UUID, of all GPUs that could be given away."""
+    unusable: dict[str, UnusableGpu]
+    """By UUID."""
+    free: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """By class: index and UUID, ascending."""
+    holdings: dict[str, Holding] = field(default_factory=dict)
+    """By replica id."""
+    holders: dict[str, int] = field(default_factory=dict)
+    """How many replicas hold a GPU, by UUID."""
+    memory_gib: float = 0.0
+    """Host RAM reserved."""
+    cpu_cores: int = 0
+    """Cores reserved."""
+
+    def total(self, gpu_class: str) -> int:
+        """The fleet's GPUs of a class here, usable or not."""
+        usable = sum(1 for each, _ in self.gpus.values() if each == gpu_class)
+        return usable + sum(1 for each in self.unusable.values() if each.gpu_class == gpu_class)
+
+    def own(self, model: str) -> int:
+        """Replicas of a model here."""
+        return sum(1 for holding in self.holdings.values() if holding.model == model)
+
+    def add(self, holding: Holding) -> None:
+        """Enter a holding."""
+        self.holdings[holding.id] = holding
+        self.memory_gib += holding.memory_gib
+        self.cpu_cores += holding.cpu_cores
+        for uuid in holding.gpus:
+            self.holders[uuid] = self.holders.get(uuid, 0) + 1
+            if self.holders[uuid] == 1 and uuid in self.gpus:
+                gpu_class, gpu = self.gpus[uuid]
+                self.free[gpu_class].remove((gpu.index, uuid))
+
+    def remove(self, id_: str) -> Holding:
+        """Strike a holding out and return it."""
+        holding = self.holdings.pop(id_)
+        self.memory_gib -= holding.memory_gib
+        self.cpu_cores -= holding.cpu_cores
+        for uuid in holding.gpus:
+            self.holders[uuid] -= 1
+            if self.holders[uuid] == 0 and uuid in self.gpus:
+                gpu_class, gpu = self.gpus[uuid]
+                insort(self.free[gpu_class], (gpu.index, uuid))
+        return holding
+
+    def copy(self) -> NodeRoom:
+        """An independent copy."""
+        return NodeRoom(
+            self.node,
+            self.engines,
+            self.gpus,
+            self.unusable,
+            {gpu_class: list(free) for gpu_class, free in self.free.items()},
+            dict(self.holdings),
+            dict(self.holders),
+            self.memory_gib,
+            self.cpu_cores,
+        )
+
+
+@dataclass(slots=True)
+class Room:
+    """The room of all nodes that take new replicas, indexed for best fit."""
+
+    by_name: dict[str, NodeRoom]
+    closed: dict[str, tuple[frozenset[str], str]]
+    """Nodes of the inventory that take none: their GPU classes, and why, by name."""
+    buckets: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    """Names of nodes, sorted, by GPU class and number of free GPUs."""
+    _shared: set[str] = field(default_factory=set)
+    """Nodes whose room another copy holds too; it is copied before it is changed."""
+
+    def __post_init__(self) -> None:
+        if not self.buckets:
+            for name in sorted(self.by_name):
+                self._index(self.by_name[name])
+
+    def take(self, node: str, holding: Holding) -> None:
+        """Give a replica its part of a node."""
+        room = self._own(node)
+        self._unindex(room)
+        room.add(holding)
+        self._index(room)
+
+    def release(self, node: str, id_: str) -> Holding | None:
+        """Take a replica's part of a node back; None when it held none there."""
+        if node not in self.by_name or id_ not in self.by_name[node].holdings:
+            return None
+        room = self._own(node)
+        self._unindex(room)
+        holding = room.remove(id_)
+        self._index(room)
+        return holding
+
+    def copy(self) -> Room:
+        """An independent copy, whose nodes are copied only when one of the two changes them."""
+        buckets = {each: {n: list(names) for n, names in by_free.items()} for each, by_free in self.buckets.items()}
+        self._shared = set(self.by_name)
+        return Room(dict(self.by_name), self.closed, buckets, set(self.by_name))
+
+    def _own(self, name: str) -> NodeRoom:
+        if name in self._shared:
+            self._shared.discard(name)
+            self.by_name[name] = self.by_name[name].copy()
+        return self.by_name[name]
+
+    def _index(self, room: NodeRoom) -> None:
+        for gpu_class, free in room.free.items():
+            insort(self.buckets.setdefault(gpu_class, {}).setdefault(len(free), []), room.node.name)
+
+    def _unindex(self, room: NodeRoom) -> None:
+        for gpu_class, free in room.free.items():
+            names = self.buckets[gpu_class][len(free)]
+            names.pop(bisect_left(names, room.node.name))
+
+
+def build_room(
+    inventory: Iterable[Node], stocks: Iterable[Stock], fleet: str, reserve: Callable[[RunEntry], tuple[float, int]]
+) -> Room:
+    """Enter everything the nodes report; `reserve` says what host RAM, GiB, and cores a running replica takes."""
+    stock_by_name = {each.heard.name: each for each in stocks}
+    by_name: dict[str, NodeRoom] = {}
+    closed: dict[str, tuple[frozenset[str], str]] = {}
+    for node in inventory:
+        each = stock_by_name.get(node.name)
+        if each is not None and not node.drain:
+            by_name[node.name] = _node_room(node, each, fleet, reserve)
+        else:
+            closed[node.name] = (frozenset(node.gpu_class_by_index()), "is drained" if each else "does not answer")
+    return Room(by_name, closed)
+
+
+def _node_room(node: Node, stock: Stock, fleet: str, reserve: Callable[[RunEntry], tuple[float, int]]) -> NodeRoom:
+    heard = stock.heard
+    held = {uuid for replica in heard.replicas for uuid in replica.entry.placement.gpu_uuids}
+    pid_by_uuid = {uuid: process.pid for process in heard.foreign for uuid in process.gpus}
+    room = NodeRoom(node, frozenset(heard.engines) if heard.agent or heard.engines else None, {}, {})
+    for uuid, gpu in stock.gpus.items():
+        room.free.setdefault(gpu.gpu_class, [])
+        reason = _why_unusable(gpu, node, pid_by_uuid.get(uuid), is_held=uuid in held)
+        if reason is not None:
+            room.unusable[uuid] = UnusableGpu(gpu.gpu_class, gpu.index, reason)
+            continue
+        room.gpus[uuid] = (gpu.gpu_class, PlacedGpu(uuid=uuid, index=gpu.index))
+        room.free[gpu.gpu_class].append((gpu.index, uuid))
+    for free in room.free.values():
+        free.sort()
+    for replica in heard.replicas:
+        entry = replica.entry
+        slot = f"{entry.model}/{entry.ordinal}"
+        memory_gib, cpu_cores = reserve(entry)
+        uuids = tuple(
+            sorted(gpu.uuid for shard in entry.placement.shards if shard.node == node.name for gpu in shard.gpus)
+        )
+        label = slot if entry.fleet == fleet else f"{slot} of fleet {entry.fleet}"
+        room.add(Holding(entry.id, label, entry.model if entry.fleet == fleet else "", uuids, memory_gib, cpu_cores))
+    return room
+
+
+def _why_unusable(gpu: ObservedGpu, node: Node, pid: int | None, *, is_held: bool) -> str | None:
+    if gpu.index in node.drain_gpus:
+        return "is drained"
+    if not gpu.answers:
+        return "does not answer its driver"
+    if pid is not None:
+        return f"held by process {pid}, which is not the fleet's"
+    if not is_held and (gpu.used_mib or 0) > BUSY_MIB:
+        return f"has {(gpu.used_mib or 0) / 1_024:.1f} GiB in use by nothing of the fleet"
+    return None

@@ -1,0 +1,32 @@
+"""Which declared fields differ between what runs and what is wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reconciler.domain.plan import FieldChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.domain.declaration import Declaration
+
+
+def compare(before: Declaration, after: Declaration) -> tuple[FieldChange, ...]:
+    """The fields that differ, sorted and dotted; lists as a whole, secrets by name, what is not declared as None."""
+    left, right = dict(_flat(before.declared())), dict(_flat(after.declared()))
+    names = sorted(left.keys() | right.keys())
+    return tuple(
+        FieldChange(field=name, before=left.get(name), after=right.get(name))
+        for name in names
+        if left.get(name) != right.get(name)
+    )
+
+
+def _flat(declared: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """`env.HF_HOME` for each variable; a secret stays `{secret: name}`."""
+    for name, value in declared.items():
+        if name == "env":
+            yield from ((f"env.{variable}", text) for variable, text in value.items())
+        else:
+            yield name, value

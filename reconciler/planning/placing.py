@@ -1,0 +1,139 @@
+"""Missing replicas: created where there is room, repaired where they died, and why where neither is possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.domain.model_spec import Strategy
+from reconciler.domain.observed import ReplicaState
+from reconciler.domain.plan import Action, Reason
+from reconciler.placement.fit import find_seat
+from reconciler.placement.refusal import refuse
+from reconciler.planning.draft import NOW, spoken, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reconciler.domain.plan import Schedule
+    from reconciler.planning.counting import ModelSlots, Slot
+    from reconciler.planning.draft import Draft, Successor
+    from reconciler.planning.matching import Held
+
+CRASH_LOOP = 3
+"""Launches in a row that ended by themselves before the planner leaves the rest to the agent's own back-off.
+
+One or two are bad luck; the third says that launching at once once more will not help.
+"""
+
+
+def place(models: Sequence[ModelSlots], draft: Draft) -> None:
+    """Fill every wanted slot in which nothing serves and nothing is coming up; important models first."""
+    open_ = [model for model in models if any(slot.name not in draft.changes for slot in model.slots)]
+    for model in sorted(open_, key=lambda each: each.aim.rank):
+        stalled = stalled_slots(model)
+        full = False
+        for slot in model.slots:
+            if slot.name in draft.changes:
+                continue
+            if slot.failed:
+                _try_again(slot, slot.failed[0], draft)
+            elif slot.served:
+                continue  # it is replaced, not filled
+            elif stalled and not _serves_somewhere(model):
+                schedule = waiting(f"after {spoken(stalled, model.aim.name)}, where the same launch failed", stalled)
+                _enter(slot, schedule, None, draft)
+            else:
+                full = _fill(model, slot, draft, full=full)
+        _explain(model, [slot for slot in draft.unplaced if slot.aim is model.aim], draft)
+
+
+def stalled_slots(model: ModelSlots) -> tuple[str, ...]:
+    """Slots whose wanted replica failed and is not tried again by itself: they end the rollout of the model."""
+    return tuple(
+        slot.name
+        for slot in model.slots
+        if slot.is_wanted and not slot.is_frozen and slot.failed and not _is_tried_again(slot.failed[0], slot)
+    )
+
+
+def _serves_somewhere(model: ModelSlots) -> bool:
+    """Whether a replica as desired serves: then a failure says more of a node than of the launch."""
+    return any(slot.keeper is not None and slot.keeper.state is ReplicaState.READY for slot in model.slots)
+
+
+def _is_tried_again(held: Held, slot: Slot) -> bool:
+    """A person asked since it was sent, or it served before and has not died too often since."""
+    is_asked = slot.aim.retry is not None and slot.aim.retry != held.replica.entry.retry
+    return is_asked or (held.replica.ever_ready and held.replica.failures_in_a_row < CRASH_LOOP)
+
+
+def _try_again(slot: Slot, held: Held, draft: Draft) -> None:
+    """Launch a failed replica again in its place, under its id, or leave it as it is and say why."""
+    entry, replica = held.replica.entry, held.replica
+    reason = Reason.DIED if replica.ever_ready else Reason.FAILED
+    failure = replica.failure or "it ended without a word"
+    serving = next(iter(slot.served), None)  # it was to replace this one, which serves on
+    before = serving.replica.entry.placement if serving else entry.placement
+    if _is_tried_again(held, slot):
+        update = {"attempt": entry.attempt + 1, "retry": slot.aim.retry, "ready_timeout": slot.aim.policy.ready_timeout}
+        draft.runs[entry.id] = entry.model_copy(update=update)
+        strategy = Strategy.SURGE if serving else Strategy.IN_PLACE
+        after = entry.placement
+        draft.decide(slot, Action.REPLACE, reason, before=before, after=after, strategy=strategy, message=failure)
+        return
+    draft.decide(slot, Action.NONE, reason, before=before, after=before, message=failure)
+    told = f"failed {replica.failures_in_a_row} times in a row (crash loop)" if replica.ever_ready else "failed"
+    hint = "change it and commit, or run reconciler apply again"
+    draft.block(slot, "rollout/failed", f"{slot.name} on {held.node} {told}: {failure}", hint)
+
+
+def _fill(model: ModelSlots, slot: Slot, draft: Draft, *, full: bool) -> bool:
+    """Start a replica for a slot in which nothing serves; True when there is no room for this model any more."""
+    forecast, aim = draft.forecast, slot.aim
+    is_broken = any(held.state in {ReplicaState.FAILED, ReplicaState.UNHEALTHY} for held in slot.spent)
+    is_held_back = bool(slot.held) and not is_broken and not _may_stand_beside(model)
+    seat = None if is_held_back or full else find_seat(forecast.now, aim.demands, aim.name)
+    if seat is not None:
+        after = draft.start(slot, seat)
+        if after is None:
+            _enter(slot, _after_stop((slot.name,), aim.name), draft.promise(slot, seat, reserve=True), draft)
+        else:
+            model.budget.excess += bool(slot.held)
+            _enter(slot, NOW, after, draft)
+        return False
+    seat = None if full else find_seat(forecast.later, aim.demands, aim.name)
+    if seat is not None:
+        on = (slot.name,) if is_held_back else forecast.in_the_way(seat)
+        _enter(slot, _after_stop(on, aim.name), draft.promise(slot, seat, reserve=True), draft)
+        return False
+    draft.unplaced.append(slot)
+    _enter(slot, waiting("no node has room"), None, draft)
+    return not is_held_back
+
+
+def _after_stop(on: tuple[str, ...], model: str) -> Schedule:
+    return waiting(f"after {spoken(on, model)} has stopped", on)
+
+
+def _may_stand_beside(model: ModelSlots) -> bool:
+    """Whether a successor may start while what it succeeds is still stopping: a surge, within the budget of surges."""
+    policy = model.aim.policy
+    return policy.strategy is not Strategy.IN_PLACE and model.budget.excess < policy.max_surge
+
+
+def _enter(slot: Slot, schedule: Schedule, after: Successor | None, draft: Draft) -> None:
+    """A slot that still holds an outdated replica on its way out is being replaced, any other is created."""
+    outdated = next((held for held in slot.held if held.mismatch is not None), None)
+    if outdated is not None:
+        draft.replace(slot, outdated, Strategy.IN_PLACE, schedule, after)
+    else:
+        placement = after.placement if after else None
+        draft.decide(slot, Action.CREATE, Reason.NEW, after=placement, schedule=schedule)
+
+
+def _explain(model: ModelSlots, unplaced: Sequence[Slot], draft: Draft) -> None:
+    if not unplaced:
+        return
+    names = spoken([slot.name for slot in unplaced])
+    refusal = refuse(draft.forecast.later, model.aim.demands)
+    draft.block(unplaced[0], "inventory/overcommitted", f"no room for {names}: {refusal.message}", refusal.hint)

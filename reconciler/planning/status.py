@@ -1,0 +1,175 @@
+"""What is, model by model and node by node, in the light of what the planner just decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from reconciler.domain.observed import ReachableNode, ReplicaState, UnreachableNode
+from reconciler.domain.plan import Action, Reason
+from reconciler.domain.status import FleetStatus, GpuUse, ModelState, ModelStatus, NodeStatus, ReplicaStatus
+from reconciler.placement.demand import demands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from reconciler.domain.desired import Desired, Node
+    from reconciler.domain.model_spec import ModelSpec
+    from reconciler.domain.observed import NodeObservation, Observation, ObservedReplica
+    from reconciler.domain.plan import Blocked, Change, Decision
+
+UNKNOWN = "unknown"
+"""State of a replica whose node does not answer."""
+
+_NEEDS_A_PERSON = frozenset({"rollout/failed", "rollout/limits"})
+_MOVING = frozenset({ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.DRAINING, ReplicaState.STOPPING})
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One replica on its node."""
+
+    node: str
+    replica: ObservedReplica
+    is_heard: bool
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_heard and self.replica.state is ReplicaState.READY
+
+
+def status(desired: Desired, observed: Observation, decision: Decision, commit: str | None) -> FleetStatus:
+    """One row for every model of the tree and for every other one that still runs, sorted by name."""
+    seen: dict[str, list[_Seen]] = defaultdict(list)
+    for each in observed.nodes:
+        node = each if isinstance(each, ReachableNode) else each.last
+        for replica in node.replicas if node is not None else ():
+            if replica.entry.fleet == desired.fleet.name:
+                seen[replica.entry.model].append(_Seen(each.name, replica, isinstance(each, ReachableNode)))
+    changes: dict[str, list[Change]] = defaultdict(list)
+    for change in decision.plan.changes:
+        changes[change.model].append(change)
+    blocked: dict[str | None, list[Blocked]] = defaultdict(list)
+    for block in decision.plan.blocked:
+        blocked[block.model].append(block)
+    names = sorted({model.name for model in desired.models} | set(seen))
+    models = tuple(_model(desired, name, seen[name], changes[name], [*blocked[name], *blocked[None]]) for name in names)
+    observed_by_name = {each.name: each for each in observed.nodes}
+    inventory = sorted(desired.nodes, key=lambda node: node.name)
+    nodes = tuple(_node(node, observed_by_name.get(node.name)) for node in inventory)
+    return FleetStatus(commit=commit, models=models, nodes=nodes)
+
+
+def _model(
+    desired: Desired, name: str, seen: Sequence[_Seen], changes: Sequence[Change], blocked: Sequence[Blocked]
+) -> ModelStatus:
+    spec = desired.model_by_name.get(name)
+    leaving = {
+        change.before.id
+        for change in changes
+        if change.action in {Action.REPLACE, Action.DELETE}
+        and change.before is not None
+        and (change.after is None or change.after.id != change.before.id)
+    }
+    digests = {demand.digest for demand in demands(desired, spec)} if spec is not None else set()
+    ready = [each for each in seen if each.is_ready]
+    updated = [
+        each
+        for each in ready
+        if spec is not None
+        and each.replica.entry.digest in digests
+        and each.replica.entry.restart == spec.restart
+        and each.replica.id not in leaving
+    ]
+    state, reason = _judge(spec, seen, changes, blocked)
+    return ModelStatus(
+        name=name,
+        desired=spec.replicas if spec is not None else 0,
+        ready=len(ready),
+        updated=len(updated),
+        state=state,
+        reason=reason,
+        since=max((each.replica.since.astimezone(UTC) for each in seen if each.replica.since), default=None),
+        replicas=tuple(_replica(each) for each in sorted(seen, key=_by_ordinal)),
+    )
+
+
+def _by_ordinal(each: _Seen) -> tuple[int, str, str]:
+    return each.replica.entry.ordinal, each.replica.id, each.node
+
+
+def _judge(
+    spec: ModelSpec | None, seen: Sequence[_Seen], changes: Sequence[Change], blocked: Sequence[Blocked]
+) -> tuple[ModelState, str | None]:
+    """State and reason, what needs a person first; an external model is ready, for it is not ours to judge."""
+    if spec is not None and spec.external is not None and not seen:
+        return ModelState.READY, "external: served by somebody else"
+    if spec is not None and spec.suspend:
+        return ModelState.SUSPENDED, "suspend: true in its file"
+    if not seen and (spec is None or spec.replicas == 0):
+        return ModelState.OFF, None
+    stalled = next((block.message for block in blocked if block.rule in _NEEDS_A_PERSON), None)
+    if stalled is not None:
+        return ModelState.STALLED, stalled
+    work = _work(seen, changes)
+    if work is not None:
+        return ModelState.RECONCILING, work
+    waits = next(iter([block.message for block in blocked] + _waits(changes)), None)
+    return (ModelState.READY, None) if waits is None else (ModelState.WAITING, waits)
+
+
+def _work(seen: Sequence[_Seen], changes: Sequence[Change]) -> str | None:
+    """What is under way, or would be at the next apply; None when nothing is."""
+    moving = [each.replica for each in seen if each.is_heard and each.replica.state in _MOVING]
+    if moving:
+        words = [f"/{replica.entry.ordinal} {replica.stage or replica.state}" for replica in moving]
+        return ", ".join(dict.fromkeys(words))
+    due = [change for change in changes if change.action is not Action.NONE and change.schedule.kind == "now"]
+    if due:
+        return f"/{_ordinal(due[0])} {due[0].reason}: {due[0].action} is due"
+    broken = [change for change in changes if change.reason is Reason.UNHEALTHY]
+    return f"/{_ordinal(broken[0])} does not answer" if broken else None
+
+
+def _waits(changes: Sequence[Change]) -> list[str]:
+    return [
+        f"/{_ordinal(change)}: {change.schedule.message}" for change in changes if change.schedule.kind == "waiting"
+    ]
+
+
+def _ordinal(change: Change) -> str:
+    return change.replica.rpartition("/")[2]
+
+
+def _replica(each: _Seen) -> ReplicaStatus:
+    replica, entry = each.replica, each.replica.entry
+    gpus = [gpu.index for shard in entry.placement.shards if shard.node == each.node for gpu in shard.gpus]
+    return ReplicaStatus(
+        id=entry.id,
+        ordinal=entry.ordinal,
+        node=each.node,
+        gpus=tuple(gpus),
+        state=replica.state if each.is_heard else UNKNOWN,
+        routable=replica.routable and each.is_heard,
+        address=replica.address,
+        stage=replica.stage,
+        failure=replica.failure,
+        pid=replica.pid,
+    )
+
+
+def _node(node: Node, heard: NodeObservation | None) -> NodeStatus:
+    last = heard.last if isinstance(heard, UnreachableNode) else heard
+    classes = node.gpu_class_by_index()
+    held: set[str] = set()
+    if last is not None:
+        held = {uuid for replica in last.replicas for uuid in replica.entry.placement.gpu_uuids}
+        held |= {uuid for process in last.foreign for uuid in process.gpus}
+    used: Mapping[str, int] = {
+        gpu_class: sum(1 for gpu in last.gpus if gpu.gpu_class == gpu_class and gpu.uuid in held) if last else 0
+        for gpu_class in sorted(set(classes))
+    }
+    gpus = {gpu_class: GpuUse(used=count, total=classes.count(gpu_class)) for gpu_class, count in used.items()}
+    return NodeStatus(name=node.name, reachable=isinstance(heard, ReachableNode), gpus=gpus)

@@ -1,0 +1,90 @@
+"""What is, as a table for people and as JSON for everything else; and one line for a replica under way."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from reconciler.domain.status import ModelState
+from reconciler.views.placement import clock_text, indices_text, place_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from reconciler.domain.observed import ObservedReplica
+    from reconciler.domain.status import FleetStatus, ModelStatus, ReplicaStatus
+
+_HEADINGS = ("MODEL", "READY", "UPDATED", "STATE", "SINCE", "WHERE")
+
+
+def status_json(status: FleetStatus) -> str:
+    """The contract of design section 4, indented."""
+    return json.dumps(status.model_dump(mode="json"), indent=2, ensure_ascii=False)
+
+
+def status_text(
+    status: FleetStatus, *, fleet: str, applied_line: str | None = None, now: datetime | None = None
+) -> str:
+    """One line for the fleet, one for each model; instants in `now`'s time zone, without it as they were reported."""
+    rows = [_row(model, now) for model in status.models]
+    widths = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
+    table = [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in (_HEADINGS, *rows)
+    ]
+    lines = [_fleet_line(status, fleet, applied_line)]
+    lines += table if rows else ["no model is in the catalog and none runs"]
+    lines += [f"{node.name} does not answer: what runs there is unknown" for node in status.nodes if not node.reachable]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def progress_line(replica: ObservedReplica) -> str:
+    """`qwen-32b/0@5d0e9c11  gpu-03 [4-7]   loading weights 29 / 61 GiB   0:32`."""
+    doing = " ".join(filter(None, [replica.stage or replica.state, replica.progress]))
+    if replica.failure is not None:
+        doing = f"{doing}: {replica.failure}"
+    elif replica.running:
+        doing = f"{doing}, {replica.running} request{'' if replica.running == 1 else 's'} running"
+    where = place_text(replica.entry.placement)
+    return f"{replica.id}  {where}   {doing}   {clock_text(replica.state_for.total_seconds())}"
+
+
+def _fleet_line(status: FleetStatus, fleet: str, applied_line: str | None) -> str:
+    used: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for node in status.nodes:
+        for gpu_class, use in node.gpus.items():
+            used[gpu_class] += use.used
+            total[gpu_class] += use.total
+    heard = sum(1 for node in status.nodes if node.reachable)
+    gpus = [f"{gpu_class} {used[gpu_class]}/{total[gpu_class]}" for gpu_class in sorted(total)]
+    applied = applied_line or (f"commit {status.commit[:7]}" if status.commit else None)
+    return "   ".join(filter(None, [f"fleet {fleet}", applied, f"nodes {heard}/{len(status.nodes)}", *gpus]))
+
+
+def _row(model: ModelStatus, now: datetime | None) -> tuple[str, ...]:
+    updated = str(model.updated) if model.desired else "-"
+    state = model.state.capitalize()
+    if model.reason is not None:
+        state = f"{state}: {model.reason}"
+    elif model.state is ModelState.OFF:
+        state = "Off (no replica wanted)"
+    since = _instant(model.since, now) if model.since is not None else ""
+    return model.name, f"{model.ready}/{model.desired}", updated, state, since, _where(model.replicas)
+
+
+def _where(replicas: Sequence[ReplicaStatus]) -> str:
+    """The address of what can be asked; else the place of what is there."""
+    words = [
+        each.address if each.routable and each.address else f"{each.node} {indices_text(each.gpus)}"
+        for each in replicas
+    ]
+    return ", ".join(words[:2]) + (f" and {len(words) - 2} more" if len(words) > 2 else "")  # noqa: PLR2004  # a table
+
+
+def _instant(instant: datetime, now: datetime | None) -> str:
+    if now is None:
+        return f"{instant:%Y-%m-%d %H:%M}"
+    local = instant.astimezone(now.tzinfo)
+    return f"{local:%H:%M}" if local.date() == now.date() else f"{local:%Y-%m-%d %H:%M}"

@@ -1,0 +1,97 @@
+"""Golden transcripts: a file of commands and what a person sees, one file a story.
+
+`$ reconciler …` runs the real command, `$ edit FILE: before -> after` changes a file, `$ remove FILE` removes one,
+`$ commit MESSAGE` commits, `$ kill engines` kills every engine. What varies from run to run is written as <words>.
+`pytest --rewrite` writes what is seen now; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import compare
+from tests.e2e.site import Site, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent / "transcripts"
+STORIES = sorted(HERE.glob("*.txt"))
+
+VARYING = (
+    (r"\b[0-9a-f]{40}\b", "<commit>"),
+    (r"(commit|HEAD is|plan|with) [0-9a-f]{7,8}\b", r"\1 <id>"),
+    (r"@[0-9a-f]{8}", "@<id>"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d", "<time>"),
+    (r"(?<= )\d+:\d\d\b", "<m:ss>"),
+    (r"\b\d+\.\d+ s\b", "<s>"),
+    (r"\bpid \d+", "pid <n>"),
+    (r"127\.0\.0\.1:\d+", "<address>"),
+)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path / "m")
+    site.model()
+    site.commit("first")
+    yield site
+    assert site.clear() == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
+def test_transcript(story: Path, machine: Site, *, rewrite: bool) -> None:
+    seen = "\n".join(perform(machine, line) for line in commands(story.read_text("utf-8"))) + "\n"
+    compare(story, seen, rewrite=rewrite)
+
+
+def test_there_are_transcripts() -> None:
+    assert len(STORIES) >= 5
+
+
+def commands(text: str) -> list[str]:
+    """The comments and commands of a transcript, without the output between them."""
+    return [line for line in text.splitlines() if line.startswith(("$ ", "# "))]
+
+
+def perform(site: Site, line: str) -> str:
+    """Do one line; the line and what a person sees."""
+    if line.startswith("# "):
+        return line
+    verb, _, rest = line.removeprefix("$ ").partition(" ")
+    match verb:
+        case "reconciler":
+            done = site.run(*shlex.split(rest), code=None)
+            shown = settle(done.stderr + done.stdout, site)
+            return line + "\n" + shown + (f"[exit {done.returncode}]\n" if done.returncode else "")
+        case "edit":
+            name, _, change = rest.partition(": ")
+            before, after = change.split(" -> ")
+            assert before in site.read(name), f"{name} does not say {before}"
+            site.write(name, site.read(name).replace(before, after.replace("\\n", "\n")))
+        case "remove":
+            (site.root / rest).unlink()
+        case "commit":
+            site.commit(rest)
+        case "kill":
+            for engine in site.engines():
+                engine.kill()
+            wait_until(lambda: not site.engines(), 5, "the engines are gone")
+        case _:
+            raise AssertionError(f"no such verb: {verb}")
+    return line
+
+
+def settle(text: str, site: Site) -> str:
+    """Replace what varies from run to run; progress that depends on timing is left out."""
+    text = text.replace(str(site.root), "<machine>")
+    for pattern, word in VARYING:
+        text = re.sub(pattern, word, text)
+    kept = [each.rstrip() for each in text.splitlines() if not re.match(r"^tiny/\d+@<id> +this-machine", each)]
+    return "".join(f"{each}\n" for each in kept)

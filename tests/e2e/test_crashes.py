@@ -1,0 +1,135 @@
+"""What survives when something is killed half-way, and what does not happen while two work at once."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.site import ask, wait_until
+
+if TYPE_CHECKING:
+    import psutil
+
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def the_agent(site: Site) -> psutil.Process:
+    (agent,) = [each for each in site.processes() if "agent" in each.cmdline()]
+    return agent
+
+
+@pytest.mark.parametrize("lines", [1, 2, 4])
+def test_apply_killed_half_way_is_finished_by_the_next_one(site: Site, lines: int) -> None:
+    site.model(replicas=2)
+    site.commit()
+    site.apply()
+    site.model(replicas=2, context=512)
+    site.commit()
+    process = site.start("apply", "--auto-approve")
+    assert process.stderr is not None
+    for _ in range(lines):  # one more line of progress means one step further into the rollout
+        process.stderr.readline()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    site.apply()
+    assert [(each["ordinal"], each["state"]) for each in site.replicas()] == [(0, "ready"), (1, "ready")]
+    assert len(site.engines()) == 2
+    assert "no changes" in site.apply()
+
+
+def test_the_first_interrupt_finishes_what_is_in_flight(site: Site) -> None:
+    site.model(replicas=2)
+    site.commit()
+    process = site.start("apply", "--auto-approve")
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode in {0, 130}, "0 when it had just finished"
+    assert all(each["state"] == "ready" for each in site.replicas())
+    site.apply()
+    assert len(site.engines()) == 2
+
+
+def test_a_killed_agent_leaves_the_engine_serving_and_is_started_again(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.apply()
+    (before,) = site.replicas()
+    the_agent(site).kill()
+    wait_until(lambda: all("agent" not in each.cmdline() for each in site.processes()), 5, "the agent is gone")
+    (seen,) = site.replicas()
+    assert (seen["id"], seen["state"], seen["address"]) == (before["id"], "ready", before["address"])
+    ask(before["address"])
+    assert [each.pid for each in site.processes()] == [before["pid"]], "status started something"
+    site.model(replicas=2)
+    site.commit()
+    site.apply()
+    after = {each["ordinal"]: each["pid"] for each in site.replicas()}
+    assert after[0] == before["pid"], "the engine was restarted with its agent"
+    assert set(after) == {0, 1}
+
+
+def test_an_engine_that_died_with_its_agent_is_repaired(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.apply()
+    the_agent(site).kill()
+    (engine,) = site.engines()
+    engine.kill()
+    wait_until(lambda: not site.engines(), 5, "the engine is gone")
+    (change,) = site.plan()["changes"]
+    assert (change["action"], change["reason"]) == ("replace", "died")
+    site.apply()
+    (replica,) = site.replicas()
+    ask(replica["address"])
+
+
+def test_agent_stop_without_engines_leaves_them_serving(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.apply()
+    (before,) = site.replicas()
+    site.run("agent", "stop")
+    assert [each.pid for each in site.processes()] == [before["pid"]]
+    ask(before["address"])
+    assert "no changes" in site.apply()
+
+
+def test_a_second_reconciler_is_refused_and_told_who_holds_the_fleet(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.apply()
+    site.model(context=512)
+    site.write(
+        "cluster/models/tiny.yaml", site.read("cluster/models/tiny.yaml").replace("min_ready: 0s", "min_ready: 1d")
+    )
+    site.commit("a rollout that waits for a day")
+    first = site.start("apply", "--auto-approve")
+    try:
+        wait_until(lambda: len(site.engines()) == 2, 30, "the surge has begun")
+        site.model(context=768)
+        site.commit()
+        refused = site.run("apply", "--auto-approve", code=5)
+        assert f"{first.pid}" in refused.stderr
+        assert len(site.engines()) == 2
+    finally:
+        first.kill()
+        first.communicate()
+    site.apply()
+    assert len(site.engines()) == 1
+
+
+def test_a_state_directory_that_cannot_be_written_is_one_message(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.write("plain-file", "")
+    site.env["RECONCILER_STATE_DIR"] = str(site.root / "plain-file" / "below")
+    done = site.run("apply", "--auto-approve", code=1)
+    assert "Traceback" not in done.stderr
+    assert "cannot be written" in done.stderr
+    site.env["RECONCILER_STATE_DIR"] = str(site.state)

@@ -1,0 +1,182 @@
+"""A fleet in memory with its own time: it obeys orders as agents do, refuses what they refuse, and fails as told.
+
+It drives plans to convergence in tests; it knows nothing of how the planner decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from reconciler.domain.assignment import RunEntry, StopEntry
+from reconciler.domain.observed import Observation, ObservedReplica, ReachableNode, ReplicaState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reconciler.domain.observed import NodeObservation
+    from reconciler.domain.plan import Decision, NodeOrders
+
+EXIT_SECONDS = 3.0
+DRAIN_SECONDS = 2.0
+_LEAVING = frozenset({ReplicaState.DRAINING, ReplicaState.STOPPING})
+
+
+class Refused(AssertionError):
+    """Orders that no agent would take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One replica with the instant, in seconds, at which its state began and at which it ends."""
+
+    seen: ObservedReplica
+    began: float
+    ends: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.seen.entry.id
+
+
+@dataclass(slots=True)
+class Simulation:
+    """Nodes as first observed, then as orders and time leave them."""
+
+    nodes: dict[str, NodeObservation]
+    load_seconds: float = 60.0
+    fails: Callable[[RunEntry], str | None] = lambda _: None
+    """Why a launch of this entry fails; None when it comes up."""
+    now: float = 0.0
+    replicas: dict[str, dict[str, Simulated]] = field(default_factory=dict)
+    """By node and id, of the nodes that answer."""
+
+    @classmethod
+    def of(cls, observed: Observation, **fields: float | Callable[[RunEntry], str | None]) -> Simulation:
+        """Start from an observation; what is starting or ending has its whole way before it."""
+        simulation = cls({node.name: node for node in observed.nodes}, **fields)  # type: ignore[arg-type]  # mixed
+        for node in observed.reachable:
+            simulation.replicas[node.name] = {
+                replica.id: simulation._entered(replica, -replica.state_for.total_seconds())
+                for replica in node.replicas
+            }
+        return simulation
+
+    def observe(self) -> Observation:
+        """What agents would report at this instant."""
+        return Observation(nodes=tuple(self._report(self.nodes[name]) for name in sorted(self.nodes)))
+
+    def obey(self, decision: Decision) -> list[str]:
+        """Carry a decision's orders out as far as they say at once; what was done, for people."""
+        return [line for name in sorted(decision.orders) for line in self._take(decision.orders[name])]
+
+    def pass_time(self, at_most: timedelta | None = None) -> bool:
+        """Go to the next instant at which anything happens; False when nothing ever will."""
+        instants = [each.ends for held in self.replicas.values() for each in held.values() if each.ends is not None]
+        if at_most is not None:
+            instants.append(self.now + at_most.total_seconds())
+        if not instants:
+            return False
+        self.now = min(instants)
+        for held in self.replicas.values():
+            for each in list(held.values()):
+                if each.ends is not None and each.ends <= self.now:
+                    self._move_on(held, each)
+        return True
+
+    def _take(self, orders: NodeOrders) -> Iterator[str]:
+        if orders.node not in self.replicas:
+            raise Refused(f"{orders.node} does not answer")
+        held = self.replicas[orders.node]
+        fleets = {entry.fleet for entry in orders.entries if isinstance(entry, RunEntry)}
+        named = {entry.id for entry in orders.entries}
+        for id_, each in held.items():
+            if id_ not in named and each.seen.entry.fleet in fleets:
+                raise Refused(f"{id_} is not named")
+        for entry in orders.entries:
+            if isinstance(entry, StopEntry):
+                yield from self._stop(orders.node, held, entry)
+            else:
+                yield from self._run(orders.node, held, entry)
+
+    def _stop(self, node: str, held: dict[str, Simulated], entry: StopEntry) -> Iterator[str]:
+        each = held.get(entry.id)
+        if each is None:
+            raise Refused(f"{entry.id} is not here")
+        if each.seen.state in _LEAVING:
+            return
+        seen = each.seen.model_copy(update={"state": ReplicaState.DRAINING, "routable": False})
+        drained = entry.withdraw_delay.total_seconds() + min(entry.drain_timeout.total_seconds(), DRAIN_SECONDS)
+        ends = self.now + (0.0 if each.seen.state is ReplicaState.FAILED else drained)
+        held[entry.id] = Simulated(seen, self.now, ends)
+        yield f"stop {entry.id} on {node}"
+
+    def _run(self, node: str, held: dict[str, Simulated], entry: RunEntry) -> Iterator[str]:
+        known = held.get(entry.id)
+        if known is None:
+            wanted = entry.placement.gpu_uuids
+            holders = [each.id for each in held.values() if wanted & each.seen.entry.placement.gpu_uuids]
+            if holders:
+                raise Refused(f"{entry.id} wants GPUs of {', '.join(holders)}")
+            held[entry.id] = self._launched(ObservedReplica(entry=entry, state=ReplicaState.STARTING))
+            yield f"run {entry.id} on {node}"
+        elif entry.attempt > known.seen.entry.attempt:
+            if known.seen.state is not ReplicaState.FAILED:
+                raise Refused(f"{entry.id} has not failed")
+            held[entry.id] = self._launched(known.seen.model_copy(update={"entry": entry}))
+            yield f"run {entry.id} again on {node}"
+        elif entry != known.seen.entry:
+            raise Refused(f"{entry.id} is held with another entry")
+
+    def _launched(self, seen: ObservedReplica) -> Simulated:
+        state = seen.model_copy(update={"state": ReplicaState.STARTING, "failure": None})
+        return Simulated(state, self.now, self.now + self.load_seconds)
+
+    def _entered(self, replica: ObservedReplica, began: float) -> Simulated:
+        match replica.state:
+            case ReplicaState.PENDING | ReplicaState.STARTING:
+                return Simulated(replica, began, self.now + self.load_seconds)
+            case ReplicaState.DRAINING | ReplicaState.STOPPING:
+                return Simulated(replica, began, self.now + EXIT_SECONDS)
+            case ReplicaState.UNHEALTHY:  # cured, as most are
+                return Simulated(replica, began, self.now + EXIT_SECONDS)
+            case ReplicaState.READY | ReplicaState.FAILED:
+                return Simulated(replica, began)
+
+    def _move_on(self, held: dict[str, Simulated], each: Simulated) -> None:
+        match each.seen.state:
+            case ReplicaState.PENDING | ReplicaState.STARTING:
+                why = self.fails(each.seen.entry)
+                held[each.id] = self._ready(each.seen) if why is None else self._failed(each.seen, why)
+            case ReplicaState.UNHEALTHY:
+                held[each.id] = self._ready(each.seen)
+            case ReplicaState.DRAINING:
+                seen = each.seen.model_copy(update={"state": ReplicaState.STOPPING})
+                held[each.id] = Simulated(seen, self.now, self.now + EXIT_SECONDS)
+            case ReplicaState.STOPPING:
+                del held[each.id]
+            case ReplicaState.READY | ReplicaState.FAILED:
+                held[each.id] = replace(each, ends=None)
+
+    def _ready(self, seen: ObservedReplica) -> Simulated:
+        update = {"state": ReplicaState.READY, "ever_ready": True, "routable": True, "failures_in_a_row": 0}
+        return Simulated(seen.model_copy(update=update), self.now)
+
+    def _failed(self, seen: ObservedReplica, why: str) -> Simulated:
+        update = {
+            "state": ReplicaState.FAILED,
+            "failure": why,
+            "failures_in_a_row": seen.failures_in_a_row + 1,
+            "routable": False,
+        }
+        return Simulated(seen.model_copy(update=update), self.now)
+
+    def _report(self, node: NodeObservation) -> NodeObservation:
+        if not isinstance(node, ReachableNode):
+            return node
+        replicas = tuple(
+            each.seen.model_copy(update={"state_for": timedelta(seconds=self.now - each.began)})
+            for _, each in sorted(self.replicas[node.name].items())
+        )
+        return node.model_copy(update={"replicas": replicas})
