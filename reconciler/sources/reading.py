@@ -35,19 +35,23 @@ class Reading(Generic[Spec]):
 def read(spec: type[Spec], data: bytes) -> Reading[Spec]:
     """Read one YAML file as the given type."""
     document = parse(data)
-    value = remainder = None
-    faults = document.faults
-    if document.readable:
-        try:
-            value = spec.model_validate(document.value)
-            faults = (*faults, *boolean_word_notes(document))
-        except ValidationError as error:
-            faults = (*faults, *faults_of(error, spec, document))
-            remainder = _remainder(spec, document, error)
-        faults = (*faults, *empty_value_faults(document, faults))
+    if not document.readable:
+        return Reading(None, document, _at_most(document.faults))
+    value, remainder, refused = _validated(spec, document)
+    faults = (*document.faults, *refused)
+    faults = (*faults, *empty_value_faults(document, faults))
     if any(fault.severity is Severity.ERROR for fault in faults):
-        value, remainder = None, value or remainder
-    return Reading(value, document, _at_most(faults), remainder)
+        return Reading(None, document, _at_most(faults), remainder)
+    return Reading(value, document, _at_most(faults))
+
+
+def _validated(spec: type[Spec], document: Document) -> tuple[Spec | None, Spec | None, list[Fault]]:
+    """The object, what is left of it without its faulty parts, and the faults."""
+    try:
+        value = spec.model_validate(document.value)
+    except ValidationError as error:
+        return None, _remainder(spec, document, error), faults_of(error, spec, document)
+    return value, value, boolean_word_notes(document)
 
 
 def _remainder(spec: type[Spec], document: Document, error: ValidationError) -> Spec | None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+NODE = "this-machine"
+
+
 @dataclass(frozen=True, slots=True)
 class RealAgent:
     """One running agent."""
@@ -38,9 +41,7 @@ class RealAgent:
 def running_agent(state: Path) -> Iterator[RealAgent]:
     """Start an agent for a small CPU node; it and its engines are gone afterwards."""
     socket = str(socket_path(state))
-    config = AgentConfig(
-        node="this-machine", listen=f"unix:{socket}", state_dir=state, gpus=(), memory_gib=4, cpu_cores=4
-    )
+    config = AgentConfig(node=NODE, listen=f"unix:{socket}", state_dir=state, gpus=(), memory_gib=4, cpu_cores=4)
     ensure_agent(state, config)
     try:
         yield RealAgent(state, socket)

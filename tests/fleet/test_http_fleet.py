@@ -13,7 +13,7 @@ from reconciler.domain.assignment import Assignment, ClaimRequest
 from reconciler.errors import AssignmentRefused, ClaimRefused, NodeUnreachable
 from reconciler.fleet.http import Endpoint, HttpFleet
 from reconciler.fleet.observer import observing
-from tests.fleet.real_agent import RealAgent, running_agent
+from tests.fleet.real_agent import NODE, RealAgent, running_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-NODE = "this-machine"
 AT_ONCE = timedelta()
 
 

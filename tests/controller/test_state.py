@@ -1,0 +1,45 @@
+"""What a reconciler keeps on disk, and where."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from reconciler.controller.state import read_aim, record_aim, state_dir
+from reconciler.errors import ReconcilerError
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+ONE = datetime(2026, 11, 30, 13, tzinfo=UTC)
+
+
+def test_the_variable_wins_and_else_each_fleet_has_its_own() -> None:
+    assert state_dir("f", {"RECONCILER_STATE_DIR": "/x"}) == Path("/x")
+    assert state_dir("f", {"RECONCILER_STATE_DIR": ""}).name == "f"
+    assert state_dir("f", {}) != state_dir("g", {})
+
+
+def test_an_aim_keeps_when_it_was_set_until_another_takes_its_place(tmp_path: Path) -> None:
+    assert read_aim(tmp_path) is None
+    record_aim(tmp_path, "aaa", settled=False, now=NOON)
+    record_aim(tmp_path, "aaa", settled=True, now=ONE)
+    record = read_aim(tmp_path)
+    assert record is not None
+    assert (record.commit, record.set_at, record.settled_at) == ("aaa", NOON, ONE)
+    record_aim(tmp_path, "bbb", settled=False, now=ONE)
+    record = read_aim(tmp_path)
+    assert record is not None
+    assert (record.commit, record.set_at, record.settled_at) == ("bbb", ONE, None)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"commit": 3}', b"\xff\x00"])
+def test_a_torn_record_is_as_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "aim.json").write_bytes(content)
+    assert read_aim(tmp_path) is None
+
+
+def test_a_directory_that_cannot_be_made_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ReconcilerError, match="cannot be written"):
+        record_aim(tmp_path / "file" / "below", "aaa", settled=False)
