@@ -64,9 +64,6 @@ def test_a_missing_format_version_reads_as_the_first() -> None:
         (b'{"sources": [}', "yaml/syntax", (1, 14), "not JSON: Expecting value"),
         (b'{"sources": []}\n{}', "yaml/syntax", (2, 1), "not JSON: Extra data"),
         (b'{"sources": [], "a": 1,\n "a": 2}', "yaml/duplicate-key", (2, 2), "a is written twice; first on line 1"),
-        (b'{"sources": [], "a": NaN}', "yaml/syntax", (1, 1), "NaN is not JSON"),
-        (b'{"sources": [], "a": 1e999}', "yaml/type", (1, 22), "too large"),
-        (b'{"sources": [], "a": ' + b"9" * 5000 + b"}", "yaml/type", (1, 22), ""),
         (b'{"sources": [], "a": "\\ud800"}', "yaml/syntax", (1, 25), ""),
         (b'{"sources": [], "a": "\xff"}', "yaml/syntax", (1, 23), "byte 0xff is not UTF-8"),
         ('{"sources": []}'.encode("utf-16"), "yaml/syntax", (1, 1), "UTF-16"),
@@ -127,3 +124,13 @@ def test_hostile_locks_are_refused_at_once(data: bytes) -> None:
     started = time.perf_counter()
     assert read_lock(data).faults
     assert time.perf_counter() - started < 10
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "1e999", "1" * 5000])
+def test_numbers_of_published_configs_that_json_has_no_word_for_are_read(number: str) -> None:
+    entry = f'{{"source": "hf:a/b@c", "revision": "c", "format": "other", "config": {{"limit": [0.0, {number}]}}}}'
+    reading = read_lock(f'{{"sources": [{entry}]}}'.encode())
+    assert reading.faults == ()
+    assert reading.spec is not None
+    assert reading.spec.sources[0].config is not None
+    assert abs(reading.spec.sources[0].config["limit"][1]) == float("inf")
