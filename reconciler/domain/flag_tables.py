@@ -45,7 +45,7 @@ _NO_GRAMMAR = Grammar(
     underscores_as_dashes=False,
     dotted=False,
     any_value=False,
-    positional=False,
+    bare_dashes=False,
 )
 
 
@@ -64,7 +64,9 @@ def flag_table(engine: Engine, version: str | None = None) -> FlagTable:
     if version is None:
         return found
     exact = asked == _number(engine, found.version) and not _is_before_release(version)
-    return replace(found, asked=version, exact=exact)
+    # of a version older than its table nobody knows whether a flag had gone by then
+    removed = found.removed if below else {}
+    return replace(found, asked=version, exact=exact, removed=removed)
 
 
 @cache
@@ -90,7 +92,7 @@ def _number(engine: Engine, version: str) -> tuple[int, ...]:
 @cache
 def _unknown(engine: Engine) -> FlagTable:
     env = dict(_managed_env(table("flags/marks")["any"], {}))
-    return FlagTable(engine, "none", None, False, _UNKNOWN, _NO_GRAMMAR, (), {}, env, {})
+    return FlagTable(engine, "none", None, False, _UNKNOWN, _NO_GRAMMAR, (), {}, {}, env, {})
 
 
 @cache
@@ -110,6 +112,7 @@ def _load(engine: Engine, version: str) -> FlagTable:
         grammar=_grammar(data["grammar"]),
         flags=flags,
         by_spelling=by_spelling,
+        by_env={name: flag for flag in flags for name in (*flag.env, *flag.env_off)},
         managed_env={
             **dict(_managed_env(marks["any"], by_spelling)),
             **dict(_managed_env(own, by_spelling)),
@@ -163,6 +166,8 @@ def _flag(row: Mapping[str, Any], marks: Mapping[str, Mapping[str, Any]]) -> Fla
         type=ValueType(row.get("type", "text")),
         words=(words[0], words[1]),
         choices=tuple(row.get("choices", ())),
+        least=row.get("least"),
+        most=row.get("most"),
         also=tuple(row.get("also", ())),
         off=tuple(row.get("off", ())),
         appends=row.get("appends", False),
@@ -184,6 +189,6 @@ def _grammar(row: Mapping[str, Any]) -> Grammar:
         underscores_as_dashes=row["underscores"] == "read as dashes",
         dotted=row["dotted"],
         any_value=row["any_value"],
-        positional=row["positional"],
+        bare_dashes=row["bare_dashes"],
         shorthand=row["shorthand"],
     )

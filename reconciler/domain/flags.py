@@ -74,8 +74,8 @@ class Grammar:
     """`--flag.key value` sets one key of a flag that takes JSON."""
     any_value: bool
     """The word after a flag is its value even if it begins with a dash."""
-    positional: bool
-    """The model is a word of its own on the command line; only then is a last `--` taken, without meaning."""
+    bare_dashes: bool
+    """A `--` at the end is taken, without meaning."""
     shorthand: Mapping[str, str] = field(default_factory=dict)
     """Flags that only exist as an abbreviation with the value glued on: `-O3`."""
 
@@ -112,6 +112,10 @@ class Flag:
     """How many words follow, at least and at most; None is any number."""
     choices: tuple[str, ...] = ()
     """All values it takes, where the program says so."""
+    least: int | None = None
+    """The smallest number it takes, where a table knows."""
+    most: int | None = None
+    """The largest."""
     also: tuple[str, ...] = ()
     """Words it takes besides its type."""
     off: tuple[str, ...] = ()
@@ -167,6 +171,8 @@ class FlagTable:
     grammar: Grammar
     flags: tuple[Flag, ...]
     by_spelling: Mapping[str, Flag]
+    by_env: Mapping[str, Flag]
+    """By variable that the program reads in a flag's place."""
     managed_env: Mapping[str, tuple[Managed, Flag | None]]
     """By variable: why it is managed, and the flag that does the same, if one does."""
     removed: Mapping[str, Removed]

@@ -144,6 +144,11 @@ def test_a_removed_flag_is_removed_only_where_the_table_does_not_know_it() -> No
     assert "--mmap" not in flag_table(Engine.LLAMACPP, "10229").removed
 
 
+def test_of_a_version_older_than_its_table_no_flag_is_called_removed() -> None:
+    assert flag_table(Engine.VLLM, "0.40.0").removed
+    assert not flag_table(Engine.VLLM, "0.16.0").removed
+
+
 @pytest.mark.parametrize(("engine", "version"), TABLED)
 def test_a_table_file_holds_one_flag_a_line_and_no_path_of_the_machine_that_made_it(
     engine: Engine, version: str
