@@ -47,6 +47,8 @@ class Attention:
     latent: Latent | None = None
     shares_cache: bool = False
     """It reads the cache of an earlier layer and holds none."""
+    gate: int = 0
+    """Outputs a head of a gate on what attention gives, a matrix of its own; 0 when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Tower:
     """Of its feed-forward part; 0 where not known."""
     gated: bool = False
     bridges: tuple[Bridge, ...] = ()
+    unquantized: tuple[str, ...] = ()
+    """Of attention, mlp and bridges those that stay in 16 bit whatever a quantization config says."""
 
 
 class Scheme(StrEnum):
