@@ -93,9 +93,12 @@ def inventories(draw: st.DrawFn, *, calm: bool = False) -> list[Node]:
 
 
 @st.composite
-def replicas(draw: st.DrawFn, model: ModelSpec, node: Node, free: list[int], *, calm: bool) -> ObservedReplica | None:
+def replicas(
+    draw: st.DrawFn, model: ModelSpec, node: Node, free: list[int], *, calm: bool, stale: bool
+) -> ObservedReplica | None:
     """A replica of this model, or of what it once was, on free GPUs of a node; None where it does not fit."""
-    once = model.model_copy(update={"context": draw(st.sampled_from([model.context, model.context, 512]))})
+    context = 512 if stale else draw(st.sampled_from([model.context, model.context, 512]))
+    once = model.model_copy(update={"context": context})
     if draw(st.integers(0, 5)) == 0:
         once = once.model_copy(update={"restart": "long ago"})
     fitting = [
@@ -125,12 +128,13 @@ def fleets(draw: st.DrawFn, *, calm: bool = False) -> Fleet:
     inventory = draw(inventories(calm=calm))
     wanted = [draw(models(name, calm=calm)) for name in NAMES[: draw(st.integers(1, len(NAMES)))]]
     running = [*wanted, draw(models("gone", calm=calm))]
+    stale = draw(st.sets(st.sampled_from(NAMES)))  # models that the newest commit has touched
     nodes: list[NodeObservation] = []
     for node in inventory:
         free = list(range(len(node.gpu_class_by_index())))
         held: dict[str, ObservedReplica] = {}
         for model in draw(st.lists(st.sampled_from(running), max_size=4)):
-            replica = draw(replicas(model, node, free, calm=calm))
+            replica = draw(replicas(model, node, free, calm=calm, stale=model.name in stale))
             if replica is not None and replica.id not in held:
                 held[replica.id] = replica
                 free = free[len(replica.entry.placement.gpu_uuids) :]

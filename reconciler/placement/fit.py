@@ -91,7 +91,7 @@ def _lowest(node: NodeRoom, demand: Demand) -> tuple[PlacedGpu, ...]:
     free: Sequence[tuple[int, str]] = node.free[demand.gpu_class or ""]
     runs = (free[start : start + demand.gpus] for start in range(len(free) - demand.gpus + 1))
     chosen = next((run for run in runs if not run or run[-1][0] - run[0][0] == demand.gpus - 1), free[: demand.gpus])
-    return tuple(node.gpus[uuid][1] for _, uuid in chosen)
+    return tuple(PlacedGpu(uuid=uuid, index=index) for index, uuid in chosen)
 
 
 def _on_cpus(room: Room, demand: Demand, model: str) -> Seat | None:

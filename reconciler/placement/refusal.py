@@ -88,12 +88,13 @@ def _gpu_line(node: NodeRoom, demand: Demand, gpu_class: str) -> str:
 
 def _refuse_cpus(room: Room, demand: Demand) -> Refusal:
     nodes = list(room.by_name.values())
-    lines = [f"{node.node.name} {misfit(node, demand)}" for node in nodes[:NAMED_NODES]]
+    lines = [f"{node.node.name} {misfit(node, demand) or 'has room'}" for node in nodes[:NAMED_NODES]]
     lines += _rest(len(nodes)) + _closed(room, None)
-    needs = f"{demand.memory_gib:g} GiB of host RAM and {demand.cpu_cores} cores"
+    cores = f"{demand.cpu_cores} core{'' if demand.cpu_cores == 1 else 's'}"
+    needs = f"{demand.memory_gib:g} GiB of host RAM and {cores}"
     if not lines:
         return Refusal(f"it needs {needs}; the inventory has no node", "the inventory has no node", "add a node")
-    shortage = f"no node has {needs} left"
+    shortage = f"no node has {needs} left ({lines[0]})"
     return Refusal(f"it needs {needs} on one node; {', '.join(lines)}", shortage, _hint(nodes, demand))
 
 

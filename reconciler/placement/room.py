@@ -9,8 +9,6 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from reconciler.domain.placement import PlacedGpu
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -57,8 +55,8 @@ class NodeRoom:
     node: Node
     engines: frozenset[str] | None
     """Installed engines; None when not known."""
-    gpus: dict[str, tuple[str, PlacedGpu]]
-    """Class and GPU by UUID, of all GPUs that could be given away."""
+    gpus: dict[str, tuple[str, int]]
+    """Class and index by UUID, of all GPUs that could be given away."""
     unusable: dict[str, UnusableGpu]
     """By UUID."""
     free: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -89,8 +87,8 @@ class NodeRoom:
         for uuid in holding.gpus:
             self.holders[uuid] = self.holders.get(uuid, 0) + 1
             if self.holders[uuid] == 1 and uuid in self.gpus:
-                gpu_class, gpu = self.gpus[uuid]
-                self.free[gpu_class].remove((gpu.index, uuid))
+                gpu_class, index = self.gpus[uuid]
+                self.free[gpu_class].remove((index, uuid))
 
     def remove(self, id_: str) -> Holding:
         """Strike a holding out and return it."""
@@ -100,8 +98,8 @@ class NodeRoom:
         for uuid in holding.gpus:
             self.holders[uuid] -= 1
             if self.holders[uuid] == 0 and uuid in self.gpus:
-                gpu_class, gpu = self.gpus[uuid]
-                insort(self.free[gpu_class], (gpu.index, uuid))
+                gpu_class, index = self.gpus[uuid]
+                insort(self.free[gpu_class], (index, uuid))
         return holding
 
     def copy(self) -> NodeRoom:
@@ -202,7 +200,7 @@ def _node_room(node: Node, stock: Stock, fleet: str, reserve: Callable[[RunEntry
         if reason is not None:
             room.unusable[uuid] = UnusableGpu(gpu.gpu_class, gpu.index, reason)
             continue
-        room.gpus[uuid] = (gpu.gpu_class, PlacedGpu(uuid=uuid, index=gpu.index))
+        room.gpus[uuid] = (gpu.gpu_class, gpu.index)
         room.free[gpu.gpu_class].append((gpu.index, uuid))
     for free in room.free.values():
         free.sort()

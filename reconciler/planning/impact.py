@@ -87,7 +87,8 @@ def _model_seconds(aim: Aim, acts: Sequence[Change], times: LoadTimes | None) ->
     in_place = [load for change, load in known if change.strategy is Strategy.IN_PLACE]
     turn = policy.min_ready.total_seconds() + withdraw
     rolled = _turns(beside, max(1, policy.max_surge), turn) + _turns(in_place, max(1, policy.max_unavailable), turn)
-    stops = withdraw if any(change.action is Action.DELETE for change in acts) else 0.0
+    goes = any(change.action is Action.DELETE and change.schedule.kind == "now" for change in acts)
+    stops = withdraw if goes else 0.0
     return max(creates, rolled, stops)
 
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 UNKNOWN = "unknown"
 """State of a replica whose node does not answer."""
 
+_DONE = {
+    Action.CREATE: "created",
+    Action.REPLACE: "replaced",
+    Action.UPDATE: "updated",
+    Action.DELETE: "stopped",
+}
 _NEEDS_A_PERSON = frozenset({"rollout/failed", "rollout/limits"})
 _MOVING = frozenset({ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.DRAINING, ReplicaState.STOPPING})
 
@@ -128,7 +134,7 @@ def _work(seen: Sequence[_Seen], changes: Sequence[Change]) -> str | None:
         return ", ".join(dict.fromkeys(words))
     due = [change for change in changes if change.action is not Action.NONE and change.schedule.kind == "now"]
     if due:
-        return f"/{_ordinal(due[0])} {due[0].reason}: {due[0].action} is due"
+        return f"/{_ordinal(due[0])} {due[0].reason}, to be {_DONE[due[0].action]}"
     broken = [change for change in changes if change.reason is Reason.UNHEALTHY]
     return f"/{_ordinal(broken[0])} does not answer" if broken else None
 

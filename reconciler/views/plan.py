@@ -88,7 +88,7 @@ def _what(acts: Sequence[Change]) -> list[str]:
     words = []
     for strategy in (Strategy.SURGE, Strategy.IN_PLACE):
         each = [change for change in acts if change.action is Action.REPLACE and change.strategy is strategy]
-        at_once = sum(1 for change in each if change.schedule.kind == "now")
+        at_once = sum(1 for change in each if _goes_now(change))
         pace = (", one at a time" if at_once == 1 else f", {at_once} at once") if len(each) > 1 and at_once else ""
         if each:
             words.append(f"replace {_replicas(len(each))}, {strategy.replace('_', ' ')}{pace}")
@@ -129,7 +129,7 @@ def _value(value: Any) -> str:
 def _slots(model: str, acts: Sequence[Change], *, own_reasons: bool) -> list[str]:
     rows = []
     for change in acts:
-        when = "now" if change.schedule.kind == "now" else change.schedule.message or "later"
+        when = "now" if _goes_now(change) else change.schedule.message or "later"
         reason = f"   ({_reason(change)})" if own_reasons and _reason(change) else ""
         rows.append((change.replica.removeprefix(model), _move(change), f"{when}{reason}"))
     slots, places = (max(len(row[column]) for row in rows) for column in (0, 1))
@@ -156,15 +156,19 @@ def _notes(model: str, changes: Sequence[Change], acts: Sequence[Change], times:
     took = f"the last start took {seconds_text(longest)}" if longest is not None else None
     wanted = [change for change in changes if change.action is not Action.DELETE]
     broken = {Reason.DIED, Reason.FAILED}
-    away = [change for change in starts if change.strategy is Strategy.IN_PLACE and change.schedule.kind == "now"]
+    away = [change for change in starts if change.strategy is Strategy.IN_PLACE and _goes_now(change)]
     notice = None
     if any(change.strategy is Strategy.SURGE and change.reason not in broken for change in starts):
         notice = "each serves until its successor answers"
     elif away and len(away) == len(wanted) and not any(change.reason in broken for change in away):
         notice = f"nothing serves {model} while it loads"
-    elif acts and all(change.action is Action.DELETE for change in acts):
+    elif all(change.action is Action.DELETE for change in acts) and any(_goes_now(change) for change in acts):
         notice = "requests in flight may end first"
     return ["; ".join(filter(None, [took, notice]))] if took or notice else []
+
+
+def _goes_now(change: Change) -> bool:
+    return change.schedule.kind == "now"
 
 
 def _blocked(block: Blocked) -> list[str]:
