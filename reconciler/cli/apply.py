@@ -59,7 +59,8 @@ def apply(
     check_only(aim, observed, model)
     decision = decide(aim, observed, (retry_once(holder),), only=model)
     out(plan_text(decision.plan, observed, commit_line=commit_line(aim), fleet=fleet))
-    if decision.settled and not decision.plan.acts:
+    attended = all(node.agent or not node.replicas for node in observed.reachable)
+    if decision.settled and attended:
         _settle(state, aim, model)
         leave(0)
     if decision.plan.acts:
@@ -68,7 +69,6 @@ def apply(
     here = ground(aim.desired, state, may_start=True)
     _record(state, aim, settled=False)
     applied = anyio.run(_apply, here, aim, holder, progress, model)
-    progress.close()
     if applied is None:
         note("left; agents go on with what they were given, and the next apply goes on from there")
         leave(EXIT_LEFT)
@@ -129,8 +129,9 @@ async def _apply(here: Ground, aim: Aim, holder: Holder, progress: Progress, onl
 def _record(state: Path, aim: Aim, *, settled: bool) -> None:
     from reconciler.controller.state import record_aim  # noqa: PLC0415  # keeps --help lean
 
-    if aim.sha is not None:
-        record_aim(state, aim.sha, settled=settled)
+    trouble = record_aim(state, aim.sha, settled=settled) if aim.sha is not None else None
+    if trouble is not None:
+        note(f"note: {trouble}")
 
 
 def _settle(state: Path, aim: Aim, only: str | None) -> None:

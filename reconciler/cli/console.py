@@ -32,12 +32,22 @@ class Format(StrEnum):
 
 def out(text: str) -> None:
     """Print a result, with one newline at its end."""
-    typer.echo(text.rstrip("\n"))
+    typer.echo(harmless(text.rstrip("\n")))
 
 
 def note(text: str) -> None:
     """Print something beside the result."""
-    typer.echo(text, err=True)
+    typer.echo(harmless(text), err=True)
+
+
+def harmless(text: str) -> str:
+    """The text with all that could move a cursor, hide or reorder written as an escape; its lines stay lines.
+
+    Agents, engines' logs and commit messages speak through here: the last place where all of it passes.
+    """
+    from reconciler.views.words import visible  # noqa: PLC0415  # keeps --help lean
+
+    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def leave(code: int) -> NoReturn:

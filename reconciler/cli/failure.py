@@ -6,8 +6,7 @@ import sys
 import tempfile
 import traceback
 
-import typer
-
+from reconciler.cli.console import note
 from reconciler.errors import ClaimRefused, InvalidCluster, ReconcilerError, UsageError, flattened
 
 EXIT_FAILED = 1
@@ -34,10 +33,10 @@ def say(error: ReconcilerError) -> None:
         from reconciler.views.findings import findings_lines  # noqa: PLC0415  # only when something failed
 
         for line in findings_lines(error.findings):
-            typer.echo(line, err=True)
-    typer.echo(f"error: {error.message}", err=True)
+            note(line)
+    note(f"error: {error.message}")
     if error.hint:
-        typer.echo(f"  fix: {error.hint}", err=True)
+        note(f"  fix: {error.hint}")
 
 
 def _usage_or_fault(error: Exception) -> int:
@@ -48,8 +47,6 @@ def _usage_or_fault(error: Exception) -> int:
         return code
     with tempfile.NamedTemporaryFile("w", prefix="reconciler-fault-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
-    typer.echo(f"error: {type(error).__name__}: {error}", err=True)
-    typer.echo(
-        f"  this is a fault in reconciler itself, and nothing was changed by it; details are in {file.name}", err=True
-    )
+    note(f"error: {type(error).__name__}: {error}")
+    note(f"  this is a fault in reconciler itself; details are in {file.name}")
     return EXIT_FAILED

@@ -68,9 +68,6 @@ def outcome(arguments: list[str]) -> int:
         result = app(arguments, standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # `reconciler status | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  # the outermost handler: a person reads one message
         return _failed(error, arguments)
     return result if isinstance(result, int) else 0
@@ -79,7 +76,11 @@ def outcome(arguments: list[str]) -> int:
 def _failed(error: Exception, arguments: list[str]) -> int:
     """Say what went wrong, and choose the exit code."""
     from reconciler.cli.failure import report_failure  # noqa: PLC0415  # only when something failed
+    from reconciler.errors import flattened  # noqa: PLC0415
 
+    if any(isinstance(each, BrokenPipeError) for each in flattened(error)):  # `reconciler status | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     code = report_failure(error)

@@ -67,12 +67,11 @@ class Progress:
         note(message)
         self._spoke = time.monotonic()
 
-    def close(self) -> None:
-        """End of the progress."""
-
     def summary(self, applied: Applied, *, commit: str) -> str:
         """The closing line: what was done, in what time, and what is left."""
-        counts = Counter(self._done.values())
+        plan = applied.last.decision.plan
+        left = {change.replica for change in plan.acts}
+        counts = Counter(action for slot, action in self._done.items() if slot not in left)
         words = {
             Action.CREATE: "created",
             Action.REPLACE: "replaced",
@@ -88,10 +87,10 @@ class Progress:
             case Ending.DONE:
                 return f"done in {took}: {did}, nothing left to do (commit {commit[:7]})"
             case Ending.INTERRUPTED:
-                return f"interrupted after {took}: {did}; the next apply goes on from here"
+                still = f"still to do: {', '.join(sorted(left))}; " if left else ""
+                return f"interrupted after {took}: {did}; {still}the next apply goes on from here"
             case Ending.FAILED | Ending.LIMIT | Ending.WAITING:
-                blocked = applied.last.decision.plan.blocked
-                why = "; ".join(dict.fromkeys(each.message for each in blocked)) or "waiting for a node"
+                why = "; ".join(dict.fromkeys(each.message for each in plan.blocked)) or _stuck(applied)
                 return f"stopped after {took}: not everything could be done: {why}"
 
     def _replica(self, replica: ObservedReplica, *, heartbeat: bool) -> None:
@@ -118,6 +117,13 @@ class Progress:
     def _line(self, text: str, *, important: bool = True) -> None:
         self._spoke = time.monotonic()
         (out if important else note)(text)
+
+
+def _stuck(applied: Applied) -> str:
+    """Why an apply ended that nothing blocked."""
+    if applied.ending is Ending.FAILED:
+        return "an agent was sent what is due again and again, and nothing came of it"
+    return "waiting for a node"
 
 
 def _blocked_lines(plan: Plan) -> frozenset[str]:

@@ -29,8 +29,9 @@ LOOK_EVERY = timedelta(seconds=1)
 HEAR_WITHIN = timedelta(seconds=25)
 """For the first look at all nodes: longer than a silent node takes to be called unreachable (15 s and a retry)."""
 
-REFUSALS_BEFORE_GIVING_UP = 5
-"""An agent may refuse once or twice while it and the plan catch up with each other; five in a row is a fault."""
+FRUITLESS_PASSES = 5
+"""An agent may refuse, or be silent, once or twice while it and the plan catch up; five passes in a row that sent
+something and changed nothing are a fault of the agent."""
 
 IN_FLIGHT = frozenset(
     {
@@ -105,13 +106,13 @@ async def apply(
 ) -> Applied:
     """Pass after pass until an ending is reached. ClaimRefused when another reconciler holds the fleet."""
     intents = (retry_once(holder),)
-    refusals = 0
+    fruitless = Fruitless()
     async with attempting(ground, aim.desired.fleet.name, holder, LOOK_EVERY) as attempts:
         while True:
             done = await attempts.once(aim, intents, only=only, may_start=not stop.asked)
             reporter.passed(done)
-            refusals = refusals + 1 if _refused(done, reporter) else 0
-            ending = _ending(done, stop, refusals, attempts)
+            fruitless.count(done, attempts.claims, reporter)
+            ending = _ending(done, stop, fruitless)
             if ending is not None:
                 return Applied(ending, done)
             within = min(LOOK_EVERY, done.decision.look_again_in or LOOK_EVERY)
@@ -123,25 +124,43 @@ def in_flight(done: Pass) -> bool:
     return any(replica.state in IN_FLIGHT for _, replica in done.observed.replicas())
 
 
-def _refused(done: Pass, reporter: Reporter) -> bool:
-    """Whether this pass sent something and nothing was taken; says why."""
-    bad = [sent for sent in done.sent if sent.outcome is not Outcome.TAKEN]
-    for sent in bad:
-        reporter.said(f"{sent.message}; trying again")
-    return bool(bad) and len(bad) == len(done.sent)
+@dataclass(slots=True)
+class Fruitless:
+    """Counts passes in a row that had the same to send: refused, unanswered, or taken without effect."""
+
+    passes: int = 0
+    _orders: object = None
+
+    def count(self, done: Pass, claims: Claims, reporter: Reporter) -> None:
+        """Take a pass into account, and say what was in its way."""
+        orders = {name: each.entries for name, each in done.decision.orders.items() if each.changes_something}
+        again = bool(orders) and not done.attended and orders == self._orders
+        self._orders = orders
+        self.passes = self.passes + 1 if again else 0
+        for sent in done.sent:
+            if sent.outcome is not Outcome.TAKEN:
+                reporter.said(f"{sent.message}; trying again")
+        if again and not done.sent:
+            for trouble in claims.trouble_by_node.values():
+                reporter.said(f"{trouble}; trying again")
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether to give up."""
+        return self.passes >= FRUITLESS_PASSES
 
 
-def _ending(done: Pass, stop: StopRequest, refusals: int, attempts: Attempts) -> Ending | None:
+def _ending(done: Pass, stop: StopRequest, fruitless: Fruitless) -> Ending | None:
     """Whether there is nothing left to do or to wait for."""
     if stop.asked:
         return None if in_flight(done) else Ending.INTERRUPTED
+    if done.attended:
+        return None
     if done.decision.settled:
         return Ending.DONE
-    if refusals >= REFUSALS_BEFORE_GIVING_UP:
+    if fruitless.are_too_many:
         return Ending.FAILED
     due = any(orders.changes_something for orders in done.decision.orders.values())
-    if due and not done.sent and not attempts.claims.enough(len(attempts.inventory)):
-        return Ending.WAITING
     if due or done.sent or in_flight(done) or done.decision.look_again_in is not None:
         return None
     return stuck(done)

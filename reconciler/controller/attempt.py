@@ -38,11 +38,19 @@ class Attempts:
     _generation_by_node: dict[str, int] = field(default_factory=dict)
 
     async def once(self, aim: Aim, intents: Sequence[Intent], *, only: str | None, may_start: bool = True) -> Pass:
-        """Observe, decide, and send what is due; `may_start` False only looks, so that what is in flight can finish."""
+        """Observe, decide, and send what is due; `may_start` False only looks, so that what is in flight can finish.
+
+        A node of this machine whose agent is gone gets one first, and nothing is sent on what its journal said:
+        what drains or starts there needs it, and the next pass sees the truth.
+        """
         observed = self.observer.latest()
         decision = decide(aim, observed, intents, only=only)
         if not may_start:
             return Pass(observed, decision, ())
+        unattended = [node for node in observed.reachable if not node.agent and (node.replicas or _is_due(decision))]
+        if unattended:
+            await self._attend(unattended)
+            return Pass(observed, decision, (), attended=True)
         due = [orders for orders in decision.orders.values() if orders.changes_something]
         if due:
             await self.claims.take(node.name for node in observed.reachable)
@@ -61,6 +69,15 @@ class Attempts:
             elif each.revision is not None:
                 await self.observer.reached(each.node, each.revision, SETTLE_WITHIN)
         return Pass(observed, decision, sent)
+
+    async def _attend(self, nodes: Sequence[ReachableNode]) -> None:
+        """Claim nodes without an agent, which starts it, and wait until it has been heard."""
+        for node in nodes:
+            self.claims.forget(node.name)  # whatever was held died with the agent
+        await self.claims.take(node.name for node in nodes)
+        for node in nodes:
+            if node.name in self.claims.epoch_by_node:
+                await self.observer.reached(node.name, node.revision + 1, SETTLE_WITHIN)
 
     def _assignment(self, aim: Aim, orders: NodeOrders, node: ReachableNode) -> Assignment:
         generation = max(node.generation, self._generation_by_node.get(node.name, 0)) + 1
@@ -82,6 +99,13 @@ class Pass:
     observed: Observation
     decision: Decision
     sent: tuple[Sent, ...]
+    attended: bool = False
+    """Whether it only saw to it that an agent runs."""
+
+
+def _is_due(decision: Decision) -> bool:
+    """Whether an agent has anything to be told."""
+    return any(orders.changes_something for orders in decision.orders.values())
 
 
 def check_only(aim: Aim, observed: Observation, only: str | None) -> None:

@@ -37,6 +37,8 @@ class Claims:
         self._fleet_name = fleet_name
         self.holder = holder
         self.epoch_by_node: dict[str, int] = {}
+        self.trouble_by_node: dict[str, str] = {}
+        """Why a node that should be claimed is not, in the words of the last try."""
 
     async def take(self, nodes: Iterable[str]) -> None:
         """Claim every node that is not held yet; silent nodes are left out. ClaimRefused when another holds one."""
@@ -46,10 +48,12 @@ class Claims:
         async def one(node: str) -> None:
             try:
                 await self._claim(node)
-            except NodeUnreachable:
-                return
+            except NodeUnreachable as error:
+                self.trouble_by_node[node] = error.message
             except ClaimRefused as error:
                 refused.append(error)
+            else:
+                self.trouble_by_node.pop(node, None)
 
         async with anyio.create_task_group() as tasks:
             for node in missing:

@@ -91,7 +91,7 @@ async def _keep(commits: Commits, state: Path, holder: Holder, reporter: Reporte
     settled = False
     try:
         async with attempting(here, aim.desired.fleet.name, holder, LOOK_EVERY) as attempts:
-            _record(state, aim, settled=False)
+            _record(state, aim, reporter, settled=False)
             while True:
                 within, settled = await _tick(attempts, aim, state, reporter, settled=settled)
                 await wait_for_any(attempts.observer, hints, within)
@@ -101,7 +101,7 @@ async def _keep(commits: Commits, state: Path, holder: Holder, reporter: Reporte
                     settled = False
                     if aim.desired.nodes != nodes:
                         return
-                    _record(state, aim, settled=False)
+                    _record(state, aim, reporter, settled=False)
     finally:
         await here.fleet.close()
 
@@ -122,7 +122,7 @@ async def _tick(
         if sent.outcome is not Outcome.TAKEN:
             reporter.said(f"{sent.message}; trying again")
     if done.decision.settled and not settled:
-        _record(state, aim, settled=True)
+        _record(state, aim, reporter, settled=True)
     busy = bool(done.sent) or in_flight(done)
     attempts.observer.wait = LOOK_EVERY if busy else IDLE_WAIT
     calm = LOOK_EVERY if busy else IDLE_WAIT
@@ -152,6 +152,7 @@ async def wait_for_any(observer: Observer, hints: Hints, within: timedelta) -> N
         tasks.cancel_scope.cancel()
 
 
-def _record(state: Path, aim: Aim, *, settled: bool) -> None:
-    if aim.sha is not None:
-        record_aim(state, aim.sha, settled=settled)
+def _record(state: Path, aim: Aim, reporter: Reporter, *, settled: bool) -> None:
+    trouble = record_aim(state, aim.sha, settled=settled) if aim.sha is not None else None
+    if trouble is not None:
+        reporter.said(f"note: {trouble}")

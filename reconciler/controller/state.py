@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from reconciler.domain.base import Frozen, Text
 from reconciler.durable import make_private_directory, write_atomically
-from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +49,8 @@ def read_aim(directory: Path) -> AimRecord | None:
         return None
 
 
-def record_aim(directory: Path, commit: str, *, settled: bool, now: datetime | None = None) -> None:
-    """Remember the aim; ReconcilerError when the disk does not take it."""
+def record_aim(directory: Path, commit: str, *, settled: bool, now: datetime | None = None) -> str | None:
+    """Remember the aim. One sentence where the disk does not take it: worth saying, and no reason to stop work."""
     at = now or datetime.now(UTC)  # noqa: TID251  # the shell reads the clock
     before = read_aim(directory)
     set_at = before.set_at if before is not None and before.commit == commit else at
@@ -60,7 +59,8 @@ def record_aim(directory: Path, commit: str, *, settled: bool, now: datetime | N
         make_private_directory(directory)
         write_atomically(directory / _AIM_FILE, record.model_dump_json().encode())
     except OSError as error:
-        raise ReconcilerError(
-            f"the state directory {directory} cannot be written: {error.strerror}",
-            hint=f"free space or set {STATE_VARIABLE} to a directory that can be written",
-        ) from error
+        return (
+            f"the state directory {directory} cannot be written ({error.strerror}), so `status` will not know this "
+            f"commit; free space, or set {STATE_VARIABLE} to a directory that can be written"
+        )
+    return None

@@ -7,13 +7,13 @@ makes it refuse the whole (409): nothing is ever stopped by omission.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from reconciler.domain.base import Count, Frozen, Name, Text
 from reconciler.domain.declaration import Declaration
-from reconciler.domain.placement import Placement, ReplicaId
+from reconciler.domain.placement import Placement, ReplicaId, parse_replica_id
 
 
 class Holder(Frozen):
@@ -87,6 +87,15 @@ class RunEntry(Frozen):
     """Without progress for this long while starting, the replica has failed."""
     attempt: Count = 0
     """A higher attempt than the agent holds makes it launch a failed replica again, at once."""
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        """An entry whose parts name different replicas would make one of them be stopped for the other."""
+        if (self.model, self.ordinal) != parse_replica_id(self.id):
+            raise ValueError(f"{self.id} is not an id of {self.model}/{self.ordinal}")
+        if self.placement.id != self.id or self.declaration.model != self.model:
+            raise ValueError(f"{self.id} is placed as {self.placement.id} and declares {self.declaration.model}")
+        return self
 
 
 class StopEntry(Frozen):

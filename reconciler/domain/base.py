@@ -56,6 +56,11 @@ Whole = Annotated[int, Field(strict=True)]
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
+
+MOST_REPLICAS = 10_000
+"""Of one model: beyond every fleet in reach, and small enough that a slip of the keyboard does not exhaust memory."""
+
+Replicas = Annotated[int, Field(strict=True, ge=0, le=MOST_REPLICAS)]
 Flag = Annotated[bool, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]

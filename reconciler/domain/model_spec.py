@@ -11,7 +11,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from reconciler.domain.base import Count, Duration, Flag, Frozen, Name, Number, Positive, PositiveNumber, Text, Whole
+from reconciler.domain.base import (
+    Count,
+    Duration,
+    Flag,
+    Frozen,
+    Name,
+    Number,
+    Positive,
+    PositiveNumber,
+    Replicas,
+    Text,
+    Whole,
+)
 from reconciler.domain.source import SourceText
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -71,9 +83,9 @@ class External(Frozen):
 class Scaling(Frozen):
     """How many replicas. Without `target` the count is exactly `min`."""
 
-    min: Count = 1
+    min: Replicas = 1
     """Replicas that must always run; 0 with max above it is on demand, 0 with max 0 is kept but not run."""
-    max: Count | None = None
+    max: Replicas | None = None
     """Upper bound; min when not written."""
     idle_timeout: Duration | None = None
     """On demand: stop the replica after this long without a request; 0 is the fleet's default."""

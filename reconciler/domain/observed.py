@@ -6,11 +6,11 @@ Ages are durations on the agent's own clock, never instants to compare with ours
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from reconciler.domain.assignment import RunEntry
 from reconciler.domain.base import Count, Flag, Frozen, Name, Text
@@ -38,6 +38,10 @@ class ReplicaState(StrEnum):
     """Its process is gone, or never came up; `failure` says why in one sentence."""
 
 
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+"""Before this no agent ran; an instant at the calendar's edge could not be shown in other time zones."""
+
+
 class ObservedGpu(Frozen):
     """One GPU as its node measured it."""
 
@@ -59,7 +63,7 @@ class ObservedReplica(Frozen):
     state: ReplicaState
     state_for: timedelta = Field(default=timedelta())
     """How long it has been in this state, when the observation was answered."""
-    since: datetime | None = None
+    since: datetime | None = Field(default=None, ge=EARLIEST)
     """When the state began, on the agent's wall clock; for display only."""
     stage: str | None = None
     """While starting: downloading, loading weights, warming and so on."""
@@ -124,6 +128,13 @@ class ReachableNode(Frozen):
     replicas: tuple[ObservedReplica, ...] = ()
     foreign: tuple[ForeignProcess, ...] = ()
     load_times: tuple[LoadTime, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_each_replica_once(self) -> Self:
+        ids = [replica.id for replica in self.replicas]
+        if len(set(ids)) != len(ids):
+            raise ValueError("a replica is reported twice")
+        return self
 
 
 class UnreachableNode(Frozen):

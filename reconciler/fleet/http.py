@@ -5,10 +5,11 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import anyio
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from reconciler.domain.assignment import Assignment, ClaimGranted, ClaimRequest, Refusal
 from reconciler.domain.observed import ReachableNode
@@ -22,6 +23,9 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 
 ANSWER_MARGIN = timedelta(seconds=15)
 """A node is unreachable when it has not answered this long after it should have (design section 8)."""
+
+MOST_BYTES = 64 * 2**20
+"""Of one answer. A node of 64 GPUs reports some hundred KiB; more than this is no agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +51,14 @@ class HttpFleet:
         answer = await self._send(node, "GET", "/v1/observation", params=params, wait=wait)
         if answer.status_code != httpx.codes.OK:
             raise NodeUnreachable(node, f"{node} answered {answer.status_code} to an observation: {_text(answer)}")
-        try:
-            return ReachableNode.model_validate_json(answer.content)
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(str(step) for step in first["loc"])
+        seen = _read(node, ReachableNode, answer, "an observation")
+        if seen.name != node:
             raise NodeUnreachable(
                 node,
-                f"{node} sent an observation that this version cannot read ({where}: {first['msg']})",
-                hint="the agent and the reconciler must be of one version",
-            ) from error
+                f"the agent at the address of {node} says that it is {seen.name}",
+                hint="give each node of cluster/nodes the address of its own agent",
+            )
+        return seen
 
     async def claim(self, node: str, request: ClaimRequest) -> ClaimGranted:
         """See `Fleet.claim`."""
@@ -65,7 +67,7 @@ class HttpFleet:
             raise ClaimRefused(node, f"{node}: {_refusal(answer)}")
         if answer.status_code != httpx.codes.OK:
             raise NodeUnreachable(node, f"{node} answered {answer.status_code} to a claim: {_text(answer)}")
-        return ClaimGranted.model_validate_json(answer.content)
+        return _read(node, ClaimGranted, answer, "an answer to a claim")
 
     async def release(self, node: str, holder: str, epoch: int) -> None:
         """See `Fleet.release`."""
@@ -79,7 +81,7 @@ class HttpFleet:
         answer = await self._send(node, "PUT", "/v1/assignment", body=assignment.model_dump_json())
         if answer.status_code != httpx.codes.OK:
             raise AssignmentRefused(node, f"{node}: {_refusal(answer)}")
-        return int(answer.json()["revision"])
+        return _read(node, _Taken, answer, "an answer to an assignment").revision
 
     async def close(self) -> None:
         """Close every connection."""
@@ -103,11 +105,33 @@ class HttpFleet:
         )
         headers = {"content-type": "application/json"} if body is not None else None
         try:
-            return await client.request(method, path, params=params, content=body, headers=headers, timeout=timeout)
+            # Over all, too: an agent that sends a byte now and then would never run into a timeout between two bytes.
+            with anyio.fail_after((wait + ANSWER_MARGIN + CONNECT_TIMEOUT).total_seconds()):
+                return await self._bounded(
+                    client.build_request(method, path, params=params, content=body, headers=headers, timeout=timeout),
+                    client,
+                )
+        except TimeoutError as error:
+            raise NodeUnreachable(node, f"{node} did not finish its answer") from error
         except httpx.ConnectError as error:
             raise NodeUnreachable(node, f"{node} refused the connection ({error})", refused=True) from error
         except httpx.HTTPError as error:
             raise NodeUnreachable(node, f"{node} did not answer ({type(error).__name__})") from error
+
+    async def _bounded(self, request: httpx.Request, client: httpx.AsyncClient) -> httpx.Response:
+        """Send and read the answer, up to a size that no honest one has."""
+        response = await client.send(request, stream=True)
+        try:
+            chunks: list[bytes] = []
+            size = 0
+            async for chunk in response.aiter_bytes():
+                size += len(chunk)
+                if size > MOST_BYTES:
+                    raise httpx.ReadError(f"more than {MOST_BYTES // 2**20} MiB", request=request)
+                chunks.append(chunk)
+        finally:
+            await response.aclose()
+        return httpx.Response(response.status_code, content=b"".join(chunks), request=request)
 
     def _client(self, node: str) -> httpx.AsyncClient:
         if node not in self._clients:
@@ -124,6 +148,29 @@ class HttpFleet:
                 client = httpx.AsyncClient(base_url=endpoint.url, trust_env=False)
             self._clients[node] = client
         return self._clients[node]
+
+
+class _Taken(BaseModel):
+    """The agent's answer to an assignment."""
+
+    revision: int
+
+
+Answered = TypeVar("Answered", bound=BaseModel)
+
+
+def _read(node: str, kind: type[Answered], answer: httpx.Response, what: str) -> Answered:
+    """What the agent sent, as the type it must be; NodeUnreachable when it is something else: nothing is known then."""
+    try:
+        return kind.model_validate_json(answer.content)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise NodeUnreachable(
+            node,
+            f"{node} sent {what} that this version cannot read ({where or 'it'}: {first['msg']})",
+            hint="the agent and the reconciler must be of one version",
+        ) from error
 
 
 def _refusal(answer: httpx.Response) -> str:

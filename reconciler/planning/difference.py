@@ -11,16 +11,27 @@ if TYPE_CHECKING:
 
     from reconciler.domain.declaration import Declaration
 
+HIDDEN = "(text, not shown)"
+"""Stands in plans for the value of an environment variable."""
+
 
 def compare(before: Declaration, after: Declaration) -> tuple[FieldChange, ...]:
-    """The fields that differ, sorted and dotted; lists as a whole, secrets by name, what is not declared as None."""
+    """The fields that differ, sorted and dotted; lists as a whole, what is not declared as None.
+
+    Variables show that they changed, never to what: secrets by their name, and text not at all, since people do write
+    secrets there (promise 9).
+    """
     left, right = dict(_flat(before.declared())), dict(_flat(after.declared()))
     names = sorted(left.keys() | right.keys())
     return tuple(
-        FieldChange(field=name, before=left.get(name), after=right.get(name))
+        FieldChange(field=name, before=_told(name, left.get(name)), after=_told(name, right.get(name)))
         for name in names
         if left.get(name) != right.get(name)
     )
+
+
+def _told(name: str, value: Any) -> Any:
+    return HIDDEN if name.startswith("env.") and isinstance(value, str) else value
 
 
 def _flat(declared: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -88,10 +88,20 @@ def uncommitted(directory: Path, commit: str) -> tuple[str, ...]:
     top = line(output(site.start, "rev-parse", "--show-toplevel"))
     within = ("--", site.prefix or ".")
     plain = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all")
-    changed = output(Path(top), "diff", "--name-only", "--no-relative", "-z", *plain, sha, *within)
+    changed = output(
+        Path(top), *_without_filters(site.start), "diff", "--name-only", "--no-relative", "-z", *plain, sha, *within
+    )
     added = output(Path(top), "ls-files", "--others", "--exclude-standard", "--full-name", "-z", *within)
     names = {os.fsdecode(name) for name in (changed + added).split(b"\0") if name}
     return tuple(sorted(printable(name) for name in names))
+
+
+def _without_filters(start: Path) -> list[str]:
+    """Options that switch off every filter program: a file in the repository could otherwise name one to be run."""
+    told = run(start, "config", "--name-only", "--get-regexp", r"^filter\.").stdout.decode("utf-8", "replace")
+    drivers = sorted({name.rpartition(".")[0] for name in told.splitlines()})
+    off = ("clean=", "smudge=", "process=", "required=false")
+    return [word for driver in drivers for setting in off for word in ("-c", f"{driver}.{setting}")]
 
 
 def _top(directory: Path) -> Path:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
+
 from tests.tiny_gguf import write_tiny_gguf
 
 if TYPE_CHECKING:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
+from reconciler.agent.local import socket_path
 from tests.e2e.site import ask, wait_until
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ pytestmark = pytest.mark.timeout(300)
 def the_agent(site: Site) -> psutil.Process:
     (agent,) = [each for each in site.processes() if "agent" in each.cmdline()]
     return agent
+
+
+def agent_answers(site: Site) -> bool:
+    with socket.socket(socket.AF_UNIX) as link:
+        return link.connect_ex(str(socket_path(site.state))) == 0
 
 
 @pytest.mark.parametrize("lines", [1, 2, 4])
@@ -133,3 +140,50 @@ def test_a_state_directory_that_cannot_be_written_is_one_message(site: Site) -> 
     assert "Traceback" not in done.stderr
     assert "cannot be written" in done.stderr
     site.env["RECONCILER_STATE_DIR"] = str(site.state)
+
+
+def test_a_drain_whose_agent_and_reconciler_died_is_finished_by_the_next_apply(site: Site) -> None:
+    site.model(replicas=2, withdraw="1d")
+    site.commit()
+    site.apply()
+    site.model(replicas=1, withdraw="1d")
+    site.commit()
+    process = site.start("apply", "--auto-approve")
+    wait_until(lambda: "draining" in {each["state"] for each in site.replicas()}, 30, "the drain has begun")
+    the_agent(site).kill()
+    process.kill()
+    process.communicate()
+    again = site.start("apply", "--auto-approve")
+    try:
+        wait_until(lambda: agent_answers(site), 20, "an agent runs again")
+    finally:
+        again.kill()
+        again.communicate()
+
+
+def test_apply_starts_a_dead_agent_although_nothing_else_is_to_do(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.apply()
+    (before,) = site.replicas()
+    the_agent(site).kill()
+    wait_until(lambda: all("agent" not in each.cmdline() for each in site.processes()), 5, "the agent is gone")
+    assert "no changes" in site.apply()
+    the_agent(site)
+    (after,) = site.replicas()
+    assert after["pid"] == before["pid"]
+
+
+def test_a_full_disk_does_not_keep_a_killed_engine_from_being_repaired(site: Site) -> None:
+    site.model()
+    site.commit()
+    site.apply()
+    (site.state / "aim.json").unlink()
+    (site.state / "aim.json").mkdir()  # nothing can be renamed onto a directory: the record cannot be written
+    (engine,) = site.engines()
+    engine.kill()
+    wait_until(lambda: not site.engines(), 5, "the engine is gone")
+    done = site.run("apply", "--auto-approve")
+    assert "cannot be written" in done.stderr
+    (replica,) = site.replicas()
+    ask(replica["address"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.model_spec import Profile
-from reconciler.planning.difference import compare
+from reconciler.planning.difference import HIDDEN, compare
 from tests.builders import a_model, an_entry
 
 
@@ -18,13 +18,18 @@ from tests.builders import a_model, an_entry
         ({"gpus": 2}, {"gpus": 4}, [("gpus", 2, 4)]),
         ({"dtype": "auto"}, {}, [("dtype", "auto", None)]),
         ({"args": ["-a"]}, {"args": ["-a", "-b"]}, [("args", ["-a"], ["-a", "-b"])]),
-        ({"env": {"A": "1", "B": "2"}}, {"env": {"A": "1", "C": "3"}}, [("env.B", "2", None), ("env.C", None, "3")]),
+        (
+            {"env": {"A": "1", "B": "2"}},
+            {"env": {"A": "1", "C": "3"}},
+            [("env.B", HIDDEN, None), ("env.C", None, HIDDEN)],
+        ),
         (
             {"env": {"T": {"secret": "one"}}},
             {"env": {"T": {"secret": "two"}}},
             [("env.T", {"secret": "one"}, {"secret": "two"})],
         ),
-        ({"env": {"T": "text"}}, {"env": {"T": {"secret": "two"}}}, [("env.T", "text", {"secret": "two"})]),
+        ({"env": {"T": "text"}}, {"env": {"T": "other"}}, [("env.T", HIDDEN, HIDDEN)]),
+        ({"env": {"T": "text"}}, {"env": {"T": {"secret": "two"}}}, [("env.T", HIDDEN, {"secret": "two"})]),
     ],
 )
 def test_fields_that_differ(before: dict[str, Any], after: dict[str, Any], seen: list[tuple[str, Any, Any]]) -> None:
