@@ -10,13 +10,15 @@ import hashlib
 import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import WeightsError
+from reconciler.weights.tensor_runs import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
+    from reconciler.weights.files import Stream
 
 VERSIONS = (2, 3)
 """Version 1 (32-bit lengths) was in use for two weeks of 2023."""
@@ -36,15 +38,6 @@ _TEMPLATE = "tokenizer.chat_template"
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """One tensor by name, type in lower case, and bytes without padding."""
-
-    name: str
-    dtype: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class GgufHeader:
     """What a GGUF file says of itself."""
 
@@ -53,29 +46,19 @@ class GgufHeader:
     tensors: tuple[Tensor, ...]
     chat_template_sha256: str | None
 
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of all tensors."""
-        return sum(tensor.bytes for tensor in self.tensors)
 
-
-def read_header(path: Path) -> GgufHeader:
-    """Read the header; WeightsError when it is no GGUF, damaged, or shorter than its tensors need."""
-    try:
-        with path.open("rb", buffering=2**20) as file:
-            return _Reader(file, path.name).header()
-    except OSError as error:
-        raise WeightsError(f"{path.name} cannot be read: {error.strerror}") from error
+def read_header(file: Stream) -> GgufHeader:
+    """Read the header; WeightsError when it is no GGUF, damaged, or the file shorter than its tensors need."""
+    return _Reader(file).header()
 
 
 class _Reader:
     """Walks through one file; every length is checked against what is left of it before it is used."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    def __init__(self, file: Stream) -> None:
         self._file = file
-        self._name = name
-        self._size = file.seek(0, 2)
-        file.seek(0)
+        self._name = file.path.rpartition("/")[2]
+        self._size = file.size
 
     def header(self) -> GgufHeader:
         if self._take(4) != b"GGUF":

@@ -1,142 +1,100 @@
-"""`reconciler lock`: what the sources of a model are, as a file to commit.
-
-First form: GGUF files from `file:` and `package:` sources. Nothing of this machine gets into a lock.
-"""
+"""A model → its lock, and a lock → `cluster/locks/<name>.json`."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING
 
-from reconciler.domain.lock import Lock, LockedFile, LockedSource, WeightFormat
-from reconciler.domain.source import FileSource, HttpsSource, HubSource, PackageSource, parse_source
+from reconciler.domain.lock import Lock, LockedSource, WeightFormat
+from reconciler.domain.source import HubSource, parse_source
 from reconciler.durable import write_atomically
 from reconciler.errors import WeightsError
-from reconciler.weights.gguf_header import read_header
-from reconciler.weights.locate import locate
-from reconciler.weights.tensor_runs import tensor_runs
+from reconciler.weights.lock_source import Role, lock_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from reconciler.domain.model_spec import ModelSpec
+    from reconciler.weights.lock_source import Access
 
 LOCK_MODE = 0o644
 """It is committed: everyone who can read the repository may read it."""
 
+MOST_LOCK_BYTES = 256 * 1024
+"""Larger files are refused where `cluster/` is read (`sources.tree`)."""
 
-def make_lock(model: ModelSpec) -> Lock:
+
+def make_lock(model: ModelSpec, access: Access, before: Lock | None = None, *, afresh: bool = False) -> Lock:
     """Look at every source of a model, its profiles and adapters; WeightsError names the one that cannot be locked.
 
-    Reads each file once, whole, for its digest.
+    An entry of `before` is kept as it is, and its source not looked at, unless `afresh`. One that lacks what this
+    version writes is read again, from a hub at the revision that it is locked to.
     """
-    return Lock(sources=tuple(_lock_source(source) for source in _sources(model)))
+    known = None if afresh else before
+    return Lock(sources=tuple(_locked(source, role, access, known) for source, role in sources_of(model)))
+
+
+def sources_of(model: ModelSpec) -> tuple[tuple[str, Role], ...]:
+    """Each source once with what it is for, in the order of the YAML."""
+    models = [model.source, *(source for profile in model.profiles for source in (profile.source, profile.mmproj))]
+    roles = dict.fromkeys((source for source in models if source is not None), Role.MODEL)
+    for adapter in model.adapters:
+        roles.setdefault(adapter.source, Role.ADAPTER)
+    return tuple(roles.items())
+
+
+def pinned(source: str, locked: LockedSource) -> str | None:
+    """How to write a hub source so that it stays what it was locked to; None where it is written so, or is no hub's."""
+    parsed = parse_source(source)
+    if not isinstance(parsed, HubSource) or parsed.revision == locked.revision:
+        return None
+    return f"hf:{parsed.repo}@{locked.revision}" + (f"#{parsed.path}" if parsed.path else "")
 
 
 def lock_text(lock: Lock) -> str:
-    """The canonical text: sorted keys, two spaces, no nulls, a newline at the end."""
+    """The canonical text: sorted keys, two spaces, fields without a value left out, a newline at the end."""
     plain = lock.model_dump(mode="json", exclude_none=True)
     return json.dumps(plain, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_lock(path: Path, lock: Lock) -> bool:
-    """Write the lock, whole or not at all; False when the file says the same already."""
+def write_lock(path: Path, lock: Lock) -> None:
+    """Write the lock, whole or not at all."""
     text = lock_text(lock).encode()
+    if len(text) > MOST_LOCK_BYTES:
+        raise WeightsError(
+            f"{path.name} would have {len(text) // 1024:,} KiB; files of cluster/ have at most"
+            f" {MOST_LOCK_BYTES // 1024} KiB",
+            hint="a quantization config that lists every module is the usual cause; say unverified: true in the model",
+        )
     try:
-        if path.exists() and path.read_bytes() == text:
-            return False
+        path.parent.mkdir(exist_ok=True)
         write_atomically(path, text, mode=LOCK_MODE)
     except OSError as error:
         raise WeightsError(f"{path} cannot be written: {error.strerror}") from error
-    return True
 
 
-def _sources(model: ModelSpec) -> tuple[str, ...]:
-    """Each source once, in the order of the YAML."""
-    named = [
-        model.source,
-        *(source for profile in model.profiles for source in (profile.source, profile.mmproj)),
-        *(adapter.source for adapter in model.adapters),
-    ]
-    return tuple(dict.fromkeys(source for source in named if source is not None))
+def kept_entry(source: str, before: Lock | None) -> LockedSource | None:
+    """The entry that stays as it is, its source not looked at; None where it is missing or lacks something."""
+    entry = before.find(source) if before else None
+    return entry if entry is not None and _is_complete(entry) else None
 
 
-def _lock_source(source: str) -> LockedSource:
-    match parse_source(source):
-        case HubSource() | HttpsSource():
-            raise WeightsError(
-                f"{source} cannot be locked yet: this version locks file: and package: sources",
-                hint="hubs and downloads come later; until then say unverified: true in the model",
-            )
-        case FileSource(path):
-            file = _read(source, path.rpartition("/")[2])
-            return _locked(source, f"sha256:{file.sha256}", file, licence=None)
-        case PackageSource(package, path):
-            file = _read(source, path)
-            name = _distribution(package)
-            return _locked(source, f"{name}=={metadata.version(name)}", file, licence=_licence(name))
+def _locked(source: str, role: Role, access: Access, before: Lock | None) -> LockedSource:
+    kept = kept_entry(source, before)
+    if kept is not None:
+        return kept
+    lacking = before.find(source) if before else None
+    on_hub = isinstance(parse_source(source), HubSource)
+    return lock_source(source, role, access, revision=lacking.revision if lacking is not None and on_hub else None)
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One file of a source: where it is here, what it is called in the lock, and its digest."""
-
-    here: Path
-    name: str
-    bytes: int
-    sha256: str
-
-
-def _read(source: str, name: str) -> _File:
-    here = locate(source)
-    if here.suffix != ".gguf" or not here.is_file():
-        raise WeightsError(
-            f"{source} cannot be locked yet: this version locks single GGUF files",
-            hint="safetensors come later; until then say unverified: true in the model",
-        )
-    try:
-        with here.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            size = file.tell()
-    except OSError as error:
-        raise WeightsError(f"{source} cannot be read: {error.strerror}") from error
-    return _File(here, name, size, digest)
-
-
-def _locked(source: str, revision: str, file: _File, *, licence: str | None) -> LockedSource:
-    header = read_header(file.here)
-    parts = header.metadata.get("split.count", 0)
-    if isinstance(parts, int) and parts > 1:
-        raise WeightsError(f"{source} is one of {parts} parts; this version locks models of one file")
-    stated = header.metadata.get("general.license")
-    return LockedSource(
-        source=source,
-        revision=revision,
-        format=WeightFormat.GGUF,
-        weight_bytes=header.weight_bytes,
-        config=dict(header.metadata),
-        tensors=tensor_runs(header.tensors),
-        files=(LockedFile(path=file.name, bytes=file.bytes, sha256=file.sha256),),
-        licence=stated if isinstance(stated, str) else licence,
-        chat_template_sha256=header.chat_template_sha256,
-    )
-
-
-def _distribution(package: str) -> str:
-    """Name of the distribution that carries a package, as its metadata write it."""
-    top = package.partition(".")[0]
-    names = metadata.packages_distributions().get(top, [])
-    if len(set(names)) > 1:
-        raise WeightsError(f"the package {top} comes from several distributions: {', '.join(sorted(set(names)))}")
-    if not names:
-        raise WeightsError(f"the package {top} belongs to no installed distribution, so it has no version to lock")
-    return names[0]
-
-
-def _licence(distribution: str) -> str | None:
-    told = metadata.metadata(distribution)
-    stated = (told[field] for field in ("License-Expression", "License") if field in told)
-    return next(stated, None)
+def _is_complete(entry: LockedSource) -> bool:
+    """Whether it has everything that this version would write for its format and could not do without."""
+    has = (entry.weight_bytes is not None, entry.files is not None)
+    match entry.format:
+        case WeightFormat.SAFETENSORS | WeightFormat.GGUF:
+            return all((*has, entry.config is not None, entry.tensors is not None))
+        case WeightFormat.PEFT:
+            return all((*has, entry.adapter_config is not None))
+        case WeightFormat.OTHER:
+            return all(has)
