@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from reconciler import gate
 from reconciler.domain.desired import Where
 from reconciler.domain.finding import Finding, GateReport, Severity, Summary, sort_key
-from reconciler.gate.context import context_of
+from reconciler.gate.phrases import one_line
 from reconciler.gate.places import place
 from reconciler.gate.rule import Rule
-from reconciler.gate.valid import valid_counts
+from reconciler.gate.subject import context_of
+from reconciler.gate.valid import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from reconciler.domain.desired import Desired
     from reconciler.domain.finding import Problem
-    from reconciler.gate.context import Context
     from reconciler.gate.places import Locate
 
 _COUNT_FIELDS = frozenset({"gpus", "nodes"})
@@ -51,9 +51,16 @@ def check(
     column. Where `loaded` says that cluster.yaml or a file in nodes/ is broken, rules that need the whole inventory
     stay silent: half of it would refuse what the other half runs.
     """
-    context = context_of(desired, broken, inventory_read=not any(_of_inventory(each) for each in loaded))
+    refused = [each for each in loaded if each.severity is Severity.ERROR]
+    context = context_of(
+        desired,
+        broken,
+        inventory_read=not any(_of_inventory(each) for each in refused),
+        unreadable_locks=frozenset(each.model for each in refused if each.model and _folder(each) == "locks"),
+    )
+    passing = Passing(RULES.values(), context)
     found = {
-        _finding(rule, problem, context, locate)
+        _finding(rule, problem, passing, locate)
         for rule in RULES.values()
         if rule.check is not None
         for problem in rule.check(context)
@@ -82,29 +89,31 @@ def report(
 
 
 def _of_inventory(finding: Finding) -> bool:
-    parts = (finding.file or "").split("/")
-    return finding.severity is Severity.ERROR and (parts[-1] == "cluster.yaml" or parts[-2:-1] == ["nodes"])
+    return _folder(finding) == "nodes" or (finding.file or "").rpartition("/")[2] == "cluster.yaml"
 
 
-def _finding(rule: Rule, problem: Problem, context: Context, locate: Locate) -> Finding:
+def _folder(finding: Finding) -> str:
+    return "".join((finding.file or "").split("/")[-2:-1])
+
+
+def _finding(rule: Rule, problem: Problem, passing: Passing, locate: Locate) -> Finding:
     line, column = place(problem.where, locate) if problem.where else (None, None)
     return Finding(
         rule=rule.slug,
         severity=problem.severity or rule.severity,
-        message=problem.message,
-        hint=problem.hint,
+        message=one_line(problem.message),
+        hint=None if problem.hint is None else one_line(problem.hint),
         file=problem.where.file if problem.where else None,
         line=line,
         column=column,
         model=problem.model,
         profile=problem.profile,
-        valid=_valid(problem, context),
+        valid=_valid(problem, passing),
     )
 
 
-def _valid(problem: Problem, context: Context) -> tuple[int, ...] | None:
+def _valid(problem: Problem, passing: Passing) -> tuple[int, ...] | None:
     where = problem.where
     if problem.valid is not None or where is None or not where.path or where.path[-1] not in _COUNT_FIELDS:
         return problem.valid
-    use = context.use_by_where.get(Where(where.file, where.path[:-1]))
-    return valid_counts(RULES.values(), context, use) if use else None
+    return passing.counts(Where(where.file, where.path[:-1]))

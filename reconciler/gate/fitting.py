@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reconciler.domain.finding import Problem
     from reconciler.domain.fleet_spec import GpuClass
     from reconciler.gate.capacity import Inventory, Kind
-    from reconciler.gate.context import Use
+    from reconciler.gate.subject import Use
 
 
 @dataclass(frozen=True, slots=True)

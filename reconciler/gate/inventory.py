@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem, Severity
 from reconciler.domain.model_spec import Engine
+from reconciler.domain.shape import Shape, Unreadable
 from reconciler.gate.capacity import GPU_COUNTS
 from reconciler.gate.fitting import shortages
 from reconciler.gate.nearest import Spellings
 from reconciler.gate.phrases import listed
 from reconciler.gate.rule import rule
+from reconciler.sizing.refusal import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reconciler.domain.desired import Desired
-    from reconciler.gate.context import Context
+    from reconciler.gate.subject import Context, Use
 
 _CPU_ENGINES = (Engine.LLAMACPP, Engine.VLLM)
 """Engines with a build that serves from CPUs (facts/engines.md section 1.3: vLLM's is a wheel of its own)."""
@@ -178,3 +180,81 @@ def cpu_profile(context: Context) -> Iterator[Problem]:
         elif missing:
             message = f"profile {profile.name} has no gpu_class, so it runs on CPUs and needs {' and '.join(missing)}"
             yield use.problem((), message, f"write {': N, '.join(missing)}: N, or {give}")
+
+
+@rule(Severity.ERROR, counts=True)
+def mig(context: Context) -> Iterator[Problem]:
+    """MIG slices cannot reach each other, so a replica on slices takes one.
+
+    A slice is a GPU with its own memory; there is no NVLink and no peer access between slices, and a process sees one.
+
+        gpu_class: h100-80gb/1g.10gb
+        gpus: 2                  refused
+
+    Take a larger slice, a whole card, or more replicas.
+    """
+    for use in context.uses:
+        gpu_class, nodes = use.profile.gpu_class, use.profile.nodes
+        if gpu_class is None or not _SLICE.match(gpu_class):
+            continue
+        if use.gpus in GPU_COUNTS and use.gpus > 1:
+            message = f"a replica on MIG slices takes one; gpus is {use.gpus} of {gpu_class}"
+            yield use.problem("gpus", message, "gpus: 1")
+        if nodes > 1:
+            yield use.problem("nodes", f"a replica on a MIG slice has one node; nodes is {nodes}", "nodes: 1")
+
+
+@rule(Severity.ERROR)
+def unsupported(context: Context) -> Iterator[Problem]:
+    """Some models an engine version does not load at any width: its architecture, its config, or how it is quantized.
+
+    It is judged for the version that the profile or the fleet's defaults name, and for the generation of the GPU class
+    (FP8 and NVFP4 kernels need one that has them). Where nobody names a version the newest in the tables is taken, and
+    a note says which, once for each engine.
+
+        engine: vllm, architecture dropped two versions ago      refused, with the last version that took it
+        an architecture that the tables do not know              a warning: it may be newer than they are
+        a lock whose config tells no shape                       a warning: nothing more can be checked
+        a part of a config that is not understood                a note: what was assumed instead
+
+    Take another engine, another version or another checkpoint.
+    """
+    for use in context.uses:
+        refused = [each for each in context.knowledge.refusals(use) if each.reason is Reason.UNSUPPORTED]
+        for refusal in refused:
+            field = "dtype" if refusal.decided_by == "dtype" else "engine"
+            yield use.problem(field, refusal.message, refusal.hint, severity=refusal.severity)
+    yield from _not_understood(context)
+    yield from _versions_nobody_names(context)
+
+
+def _not_understood(context: Context) -> Iterator[Problem]:
+    """What of a model's config the readers could not tell, once for each model: nothing is guessed silently."""
+    told: set[tuple[str, str]] = set()
+    for use in context.uses:
+        shape, name = context.knowledge.shape(use), use.model.name
+        if isinstance(shape, Unreadable):
+            message = f"{shape.because} (in locks/{name}.json): heads and context are not checked"
+            hint, severity = f"run reconciler lock {name}", Severity.WARNING
+        elif isinstance(shape, Shape) and shape.unknown:
+            message = f"not all of {shape.file} is understood: {listed(shape.unknown, most=1)}"
+            hint, severity = None, Severity.NOTE
+        else:
+            continue
+        if (name, message) not in told:
+            told.add((name, message))
+            yield use.problem("engine", message, hint, severity=severity)
+
+
+def _versions_nobody_names(context: Context) -> Iterator[Problem]:
+    """Design section 3: which version was taken, told at the first profile it was taken for."""
+    uses_by_engine: dict[Engine, list[Use]] = {}
+    for use in context.uses:
+        if context.knowledge.judged_version(use) is not None:
+            uses_by_engine.setdefault(use.profile.engine, []).append(use)
+    for engine, uses in uses_by_engine.items():
+        version = context.knowledge.judged_version(uses[0])
+        judged = "1 profile is" if len(uses) == 1 else f"{len(uses)} profiles are"
+        message = f"no version of {engine} is named: {judged} judged for {version}, the newest in our tables"
+        hint = f'cluster.yaml: defaults: {{engine_versions: {{{engine}: "{version}"}}}}'
+        yield uses[0].problem("engine", message, hint, severity=Severity.NOTE)

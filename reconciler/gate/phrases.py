@@ -1,4 +1,4 @@
-"""How rules write names and numbers."""
+"""How rules write names, numbers and what other people wrote."""
 
 from __future__ import annotations
 
@@ -23,3 +23,19 @@ def number(value: float) -> str:
 def cards(count: int, gpu_class: str) -> str:
     """`4 h100-80gb cards`."""
     return f"{count} {gpu_class} {'card' if count == 1 else 'cards'}"
+
+
+LONGEST = 500
+"""Characters of a message: a terminal shows about six lines of it. Longer ones quote something that nobody reads."""
+
+
+def one_line(text: str) -> str:
+    """The text as one printable line of bounded length: configs and arguments hold whatever somebody put into them."""
+    if len(text) > LONGEST:
+        half = LONGEST // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from reconciler.domain.desired import Where
     from reconciler.domain.model_spec import ModelSpec
-    from reconciler.gate.context import Context
+    from reconciler.gate.subject import Context
 
 
 @rule(Severity.ERROR)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from reconciler.domain.finding import Problem, Severity
-    from reconciler.gate.context import Context
+    from reconciler.gate.subject import Context
 
     Check = Callable[[Context], Iterable[Problem]]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem
 from reconciler.gate.capacity import Inventory
+from reconciler.gate.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ class Use:
 
     def problem(
         self,
-        path: str | tuple[str, ...],
+        path: str | tuple[str | int, ...],
         message: str,
         hint: str | None = None,
         *,
@@ -66,6 +67,10 @@ class Context:
     """Profiles to judge; external models have none."""
     nodes: tuple[Node, ...]
     """Nodes whose own entries are to be judged."""
+    knowledge: Knowledge
+    """What locks and engines say, worked out once a run."""
+    unreadable_locks: frozenset[str] = frozenset()
+    """Models whose lock is there and could not be read: it has findings of its own."""
 
     @cached_property
     def use_by_where(self) -> Mapping[Where, Use]:
@@ -74,10 +79,16 @@ class Context:
 
     def only(self, use: Use) -> Context:
         """The same tree, with this profile alone to judge."""
-        return Context(self.desired, self.broken, self.inventory, (), (use,), ())
+        return Context(self.desired, self.broken, self.inventory, (), (use,), (), self.knowledge)
 
 
-def context_of(desired: Desired, broken: frozenset[str], *, inventory_read: bool = True) -> Context:
+def context_of(
+    desired: Desired,
+    broken: frozenset[str],
+    *,
+    inventory_read: bool = True,
+    unreadable_locks: frozenset[str] = frozenset(),
+) -> Context:
     """Index a tree for one run; `inventory_read` is False when a file of it that describes nodes is broken."""
     return Context(
         desired=desired,
@@ -86,6 +97,8 @@ def context_of(desired: Desired, broken: frozenset[str], *, inventory_read: bool
         models=desired.models,
         uses=tuple(_uses(desired)),
         nodes=desired.nodes,
+        knowledge=Knowledge(desired),
+        unreadable_locks=unreadable_locks,
     )
 
 

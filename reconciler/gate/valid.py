@@ -9,30 +9,45 @@ from reconciler.domain.finding import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from reconciler.domain.desired import Where
     from reconciler.domain.finding import Problem
-    from reconciler.gate.context import Context, Use
     from reconciler.gate.rule import Rule
+    from reconciler.gate.subject import Context, Use
 
 
-def valid_counts(rules: Iterable[Rule], context: Context, use: Use) -> tuple[int, ...] | None:
-    """The counts per replica and node that no rule with `counts` refuses, ascending; () where none passes.
+class Passing:
+    """The counts that pass, worked out once a profile however many rules refuse its count."""
 
-    Candidates are 1 to the most GPUs of the profile's class on one node that its select leaves.
-    None where no count is meant: on CPUs, and where the inventory could not be read.
-    """
-    profile = use.profile
-    if profile.gpu_class is None or context.inventory is None:
-        return None
-    judges = [rule for rule in rules if rule.counts]
-    kinds = context.inventory.kinds(profile.gpu_class, profile.select or {})
-    most = max((kind.gpus for kind in kinds), default=0)
-    return tuple(count for count in range(1, most + 1) if not _refused(judges, context.only(use.with_gpus(count))))
+    def __init__(self, rules: Iterable[Rule], context: Context) -> None:
+        self._judges = tuple(rule for rule in rules if rule.counts)
+        self._context = context
+        self._counts: dict[Where, tuple[int, ...] | None] = {}
 
+    def counts(self, where: Where) -> tuple[int, ...] | None:
+        """The counts per replica and node that no rule with `counts` refuses, ascending; () where none passes.
 
-def _refused(judges: Iterable[Rule], context: Context) -> bool:
-    return any(
-        (problem.severity or rule.severity) is Severity.ERROR for rule in judges for problem in _problems(rule, context)
-    )
+        `where` is a profile's place. Candidates are 1 to the most GPUs of its class on one node that its select leaves.
+        None where no count is meant: elsewhere, on CPUs, and where the inventory could not be read.
+        """
+        if where not in self._counts:
+            use = self._context.use_by_where.get(where)
+            self._counts[where] = None if use is None else self._worked_out(use)
+        return self._counts[where]
+
+    def _worked_out(self, use: Use) -> tuple[int, ...] | None:
+        profile, inventory = use.profile, self._context.inventory
+        if profile.gpu_class is None or inventory is None:
+            return None
+        most = max((kind.gpus for kind in inventory.kinds(profile.gpu_class, profile.select or {})), default=0)
+        return tuple(count for count in range(1, most + 1) if not self._refused(use.with_gpus(count)))
+
+    def _refused(self, use: Use) -> bool:
+        context = self._context.only(use)
+        return any(
+            (problem.severity or rule.severity) is Severity.ERROR
+            for rule in self._judges
+            for problem in _problems(rule, context)
+        )
 
 
 def _problems(rule: Rule, context: Context) -> Iterator[Problem]:

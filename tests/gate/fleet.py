@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.desired import Desired, Node, Where
 from reconciler.domain.fleet_spec import FleetSpec, GpuGroup
+from reconciler.domain.lock import Lock
 from reconciler.domain.model_spec import ModelSpec
 from reconciler.gate.check import check
+from tests.gate.locks import lock_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,12 +32,19 @@ def a_model(name: str = "llama", *profiles: dict[str, Any], **fields: Any) -> Mo
     )
 
 
-def a_fleet(models: Iterable[ModelSpec] = (), nodes: Iterable[Node] = ()) -> Desired:
+VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.23", "llamacpp": "11549"}
+"""Named, so that no note says which were taken."""
+
+
+def a_fleet(models: Iterable[ModelSpec] = (), nodes: Iterable[Node] = (), shape: str = "plain") -> Desired:
+    """Models on nodes, each with a lock of this shape."""
     listed = tuple(models)
     where = {model.name: Where(f"models/{model.name}.yaml") for model in listed}
-    return Desired(FleetSpec(name="prod"), tuple(nodes), listed, where_by_model=where)
+    lock = Lock.model_validate_json(lock_text({"shape": shape}, "source: hf:org/llama@v1"))
+    fleet = FleetSpec.model_validate({"name": "prod", "defaults": {"engine_versions": VERSIONS}})
+    return Desired(fleet, tuple(nodes), listed, dict.fromkeys(where, lock), where)
 
 
-def found(models: Iterable[ModelSpec] = (), nodes: Iterable[Node] = ()) -> tuple[Finding, ...]:
+def found(models: Iterable[ModelSpec] = (), nodes: Iterable[Node] = (), shape: str = "plain") -> tuple[Finding, ...]:
     """What the rules say of a fleet, without lines."""
-    return check(a_fleet(models, nodes), frozenset(), lambda _: (None, None))
+    return check(a_fleet(models, nodes, shape), frozenset(), lambda _: (None, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.desired import Node, Where
@@ -21,6 +21,9 @@ profiles = st.fixed_dictionaries(
     optional={
         "gpus": st.integers(min_value=-1, max_value=70),
         "nodes": st.integers(min_value=1, max_value=4),
+        "pipeline_parallel": st.integers(min_value=1, max_value=3),
+        "data_parallel": st.integers(min_value=1, max_value=2),
+        "expert_parallel": st.booleans(),
         "memory_gib": st.sampled_from([1.0, 64.0, 4096.0]),
         "cpu_cores": st.sampled_from([1, 64, 4096]),
         "select": st.dictionaries(
@@ -28,6 +31,7 @@ profiles = st.fixed_dictionaries(
         ),
     },
 )
+shapes = st.sampled_from(["plain", "llama-70b", "qwen-3-30b-a3b", "deepseek-v3", "nemotron-h-8b"])
 nodes = st.lists(
     st.tuples(
         st.sampled_from(["h100-80gb", "l40s", None]),
@@ -45,11 +49,11 @@ nodes = st.lists(
 )
 
 
-@given(st.lists(profiles, min_size=1, max_size=3), nodes)
+@given(st.lists(profiles, min_size=1, max_size=3), nodes, shapes)
 def test_findings_are_sorted_told_once_and_speak_the_projects_words(
-    written: list[dict[str, Any]], fleet: list[Node]
+    written: list[dict[str, Any]], fleet: list[Node], shape: str
 ) -> None:
-    findings = found([a_model("llama", *written)], fleet)
+    findings = found([a_model("llama", *written)], fleet, shape)
 
     assert list(findings) == sorted(findings, key=sort_key)
     assert len(set(findings)) == len(findings)
@@ -59,15 +63,20 @@ def test_findings_are_sorted_told_once_and_speak_the_projects_words(
         assert each.model in ("llama", None)
 
 
-@given(profiles, nodes)
-def test_a_count_that_is_said_to_pass_passes_and_no_other_does(written: dict[str, Any], fleet: list[Node]) -> None:
+@settings(deadline=None, max_examples=60)  # one example asks all rules 64 times
+@given(profiles, nodes, shapes)
+def test_a_count_that_is_said_to_pass_passes_and_no_other_does(
+    written: dict[str, Any], fleet: list[Node], shape: str
+) -> None:
     """`valid` is neither a promise that is broken nor a list with gaps."""
-    valid = next((each.valid for each in found([a_model("llama", written)], fleet) if each.valid is not None), None)
-    if valid is None:
+    told = {each.valid for each in found([a_model("llama", written)], fleet, shape)} - {None}
+    assert len(told) <= 1, "one profile, one answer"
+    if not told:
         return
 
+    valid = told.pop() or ()
     for count in GPU_COUNTS:
-        again = found([a_model("llama", {**written, "gpus": count})], fleet)
+        again = found([a_model("llama", {**written, "gpus": count})], fleet, shape)
         refused = {each.rule for each in again if each.severity is Severity.ERROR and each.model}
         assert (count in valid) == (not refused), f"{count}: {refused}"
 

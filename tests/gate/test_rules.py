@@ -14,12 +14,22 @@ from reconciler import gate
 from reconciler.domain.finding import Severity
 from reconciler.gate.check import RULES
 from reconciler.gate.rule import Rule, rule
+from reconciler.sizing.refusal import Reason
 from tests.gate.vocabulary import banned_words
 
 SOURCES = sorted(Path(gate.__file__).parent.glob("*.py"))
 
 NOW = {
-    "inventory": {"unknown-class", "node-too-small", "gpus-range", "single-gpu-engine", "cpu-profile"},
+    "heads": {
+        *("attention-split", "kv-split", "kv-replicated", "vocab-split", "mlp-split", "experts-split", "quant-group"),
+        *("vision-split", "recurrent-split", "pipeline-layers", "parallel-product"),
+    },
+    "context": {"beyond-trained"},
+    "args": {"managed-flag", "unknown-flag", "removed-flag", "wrong-form"},
+    "lock": {"missing"},
+    "inventory": {
+        *("unknown-class", "node-too-small", "gpus-range", "single-gpu-engine", "cpu-profile", "mig", "unsupported"),
+    },
     "refs": {"fallback-missing", "fallback-cycle", "adapter-duplicate", "alias-collision"},
     "yaml": {
         *("syntax", "duplicate-key", "unknown-field", "type", "empty", "alias", "directive", "tag", "too-large"),
@@ -31,6 +41,10 @@ NOW = {
 
 def test_the_rules_of_the_design_that_are_due_are_there() -> None:
     assert {f"{group}/{name}" for group, names in NOW.items() for name in names} <= set(RULES)
+
+
+def test_every_reason_that_sizing_gives_is_a_rule_here() -> None:
+    assert {reason.value for reason in Reason} <= set(RULES)
 
 
 def test_a_slug_is_the_path_of_its_rule() -> None:
