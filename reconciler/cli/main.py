@@ -59,7 +59,14 @@ for group in (gate, plan, apply, run, status, lock, agent):
 
 def main() -> NoReturn:
     """Run the command line and exit with its code; every error is one message, never a traceback."""
-    sys.exit(outcome(sys.argv[1:]))
+    code = outcome(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:  # `reconciler status | head`
+        code = EXIT_FAILED
+    # Nothing is left to do: taking the interpreter apart would cost every command 10 ms, a fifth of --help's budget.
+    os._exit(code)
 
 
 def outcome(arguments: list[str]) -> int:
