@@ -1,5 +1,7 @@
-"""How often the gate's arithmetic agrees with engines: `accuracy.py [FOLDER]`, by default ../shared/cases.
+"""How often the gate's arithmetic agrees with engines: `accuracy.py [--gate] [FOLDER]`, by default ../shared/cases.
 
+With --gate every row goes through loader and gate as files would, and the counts that are said to pass are held against
+the other rows of their config; without it the arithmetic alone is asked, which is quicker.
 Two tables. `oracle.jsonl` holds vLLM 0.32's own answers (config, width, options): a row counts when an accepted one
 brings no error of ours and a refused one brings the rule of its kind. `heads.jsonl` holds public reports of widths.
 Every disagreement is listed. Prints figures and never fails.
@@ -13,6 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from through_gate import Case, errors, judged, passing
 
 from reconciler.domain.finding import Severity
 from reconciler.domain.model_spec import Engine, Task
@@ -110,16 +114,105 @@ def ask_reports(folder: Path) -> tuple[Counter[tuple[str, bool]], list[str]]:
         if engine is None or row["tp"] is None:
             continue
         shape = read_config(*reported(row, known))
-        version = row["engine_version"] or ""
-        version = BEFORE_OURS if version.startswith("202") and engine is Engine.VLLM else version
-        version = version or ("0.32.0" if engine is Engine.VLLM else "0.5.23")
-        ask = ParallelAsk(engine, version, gpus=row["tp"], capability=HOPPER, expert_parallel=row["kind"] == "experts")
+        spread = row["kind"] == "experts"
+        ask = ParallelAsk(engine, version_of(row), gpus=row["tp"], capability=HOPPER, expert_parallel=spread)
         found = refusals(shape, ask) if isinstance(shape, Shape) else ()
         right = agrees(found, row["outcome"], row["kind"])
         counts[f"{row['engine']} {row['outcome']} {row['kind']}", right] += 1
         if not right:
             wrong.append(f"{row['id']} {row['model']} tp {row['tp']} {row['kind']} ({row['gist']}): {said(found)}")
     return counts, wrong
+
+
+Table = tuple[Counter[tuple[str, bool]], list[str]]
+"""Agreement by kind, and the disagreements."""
+
+
+def send_oracle(folder: Path) -> tuple[Table, Table, float]:
+    """The same as `ask_oracle`, through loader and gate; whether counts said to pass are those that did; seconds."""
+    configs = {row["config_id"]: row for row in rows(folder, "oracle-configs.jsonl")}
+    asked = {
+        f"m{number}": row
+        for number, row in enumerate(rows(folder, "oracle.jsonl"))
+        if row["outcome"] in ("accepted", "refused") and not row.get("doubt")
+    }
+    started = time.perf_counter()
+    cases = [oracle_case(name, row, configs[row["config_id"]]) for name, row in asked.items()]
+    took = {(same_ask(row), row["tp"]): row["outcome"] == "accepted" for row in asked.values()}
+    counts: Counter[tuple[str, bool]] = Counter()
+    wrong: list[str] = []
+    passed: Table = (Counter(), [])
+    for case, findings in judged(cases):
+        row, refused = asked[case.name], errors(findings)
+        kind = row.get("kind") or "accepted"
+        right = not refused if kind == "accepted" else RULES.get(kind) in refused
+        counts[kind, right] += 1
+        if not right:
+            wrong.append(f"{row['id']} {row['model']} {row['variant']} tp {row['tp']} {kind}: {sorted(refused)}")
+        listed = passing(findings)
+        for count in range(1, 65):
+            known = took.get((same_ask(row), count))
+            if known is not None and listed is not None:
+                passed[0]["accepted" if known else "refused", known == (count in listed)] += 1
+                if known != (count in listed):
+                    passed[1].append(f"{row['id']} {row['model']} {row['variant']} tp {row['tp']}: {count}")
+    return (counts, wrong), passed, time.perf_counter() - started
+
+
+def oracle_case(name: str, row: Row, config: Row) -> Case:
+    """One row of the oracle as a model's file and lock."""
+    fields = {"expert_parallel": row["ep"]}
+    if row["kv_cache_dtype"] != "auto":
+        fields["kv_cache_dtype"] = row["kv_cache_dtype"]
+    return Case(
+        name,
+        "vllm",
+        "0.32.0",
+        row["tp"],
+        config["config"],
+        config.get("hf_quant_config.json"),
+        fields,
+        row.get("max_model_len") or row.get("resolved_max_model_len") or 16,
+        "embed" if config.get("runner") == "pooling" else "generate",
+    )
+
+
+def same_ask(row: Row) -> tuple[Any, ...]:
+    """What two rows share that differ in their width only; a length that was given is refused at every width."""
+    return row["config_id"], row["ep"], row["kv_cache_dtype"], row.get("max_model_len")
+
+
+def send_reports(folder: Path) -> tuple[Counter[tuple[str, bool]], list[str]]:
+    """The same as `ask_reports`, through loader and gate."""
+    known = known_configs(folder)
+    asked = {row["id"]: row for row in rows(folder, "heads.jsonl") if row["tp"] and row["engine"] in ENGINES}
+    cases = [
+        Case(
+            name,
+            ENGINES[row["engine"]].value,
+            version_of(row),
+            row["tp"],
+            reported(row, known)[0],
+            fields={"expert_parallel": row["kind"] == "experts"},
+        )
+        for name, row in asked.items()
+    ]
+    counts: Counter[tuple[str, bool]] = Counter()
+    wrong: list[str] = []
+    for case, findings in judged(cases):
+        row, refused = asked[case.name], errors(findings)
+        right = not refused if row["outcome"] == "ok" else RULES.get(row["kind"]) in refused
+        counts[f"{row['engine']} {row['outcome']} {row['kind']}", right] += 1
+        if not right:
+            wrong.append(f"{row['id']} {row['model']} tp {row['tp']} {row['kind']} ({row['gist']}): {sorted(refused)}")
+    return counts, wrong
+
+
+def version_of(row: Row) -> str:
+    """The version of a report: its own, or one that stands for the date it was written."""
+    engine, version = ENGINES[row["engine"]], row["engine_version"] or ""
+    version = BEFORE_OURS if version.startswith("202") and engine is Engine.VLLM else version
+    return version or ("0.32.0" if engine is Engine.VLLM else "0.5.23")
 
 
 def known_configs(folder: Path) -> dict[str, dict[str, Any]]:
@@ -210,16 +303,23 @@ def show(title: str, counts: Counter[tuple[str, bool]], wrong: list[str]) -> Non
 
 def main() -> None:
     """Print both tables for the folder given, or say what is missing."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FOLDER
+    given = [word for word in sys.argv[1:] if word != "--gate"]
+    folder = Path(given[0]) if given else DEFAULT_FOLDER
     missing = [
         name for name in ("oracle.jsonl", "oracle-configs.jsonl", "heads.jsonl") if not (folder / name).is_file()
     ]
     if missing:
         write(f"no {' and no '.join(missing)} in {folder}; give the folder that holds them: accuracy.py FOLDER\n")
         return
-    counts, wrong, seconds = ask_oracle(folder)
-    show(f"oracle.jsonl: vLLM 0.32.0's own answers ({seconds:.1f} s)", counts, wrong)
-    show("heads.jsonl: public reports", *ask_reports(folder))
+    whole = "--gate" in sys.argv
+    if whole:
+        answers, passed, seconds = send_oracle(folder)
+        show(f"oracle.jsonl: vLLM 0.32.0's own answers, files through the gate ({seconds:.1f} s)", *answers)
+        show("oracle.jsonl: widths in `valid`, against the rows of the same config at those widths", *passed)
+    else:
+        counts, wrong, seconds = ask_oracle(folder)
+        show(f"oracle.jsonl: vLLM 0.32.0's own answers ({seconds:.1f} s)", counts, wrong)
+    show("heads.jsonl: public reports", *(send_reports(folder) if whole else ask_reports(folder)))
 
 
 if __name__ == "__main__":

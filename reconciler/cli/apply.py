@@ -73,6 +73,8 @@ def apply(
         note("left; agents go on with what they were given, and the next apply goes on from there")
         leave(EXIT_LEFT)
     out(progress.summary(applied, commit=aim.sha or ""))
+    if model is not None:
+        note(f"note: only {model} was applied; reconciler plan shows the rest")
     if applied.ending.value == 0:
         _settle(state, aim, model)
     leave(applied.ending.value)
@@ -108,8 +110,8 @@ async def _apply(here: Ground, aim: Aim, holder: Holder, progress: Progress, onl
 
     async def listen() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _ in signals:
-                if stop.asked:
+            async for number in signals:
+                if stop.asked or number == signal.SIGTERM:
                     tasks.cancel_scope.cancel()
                     return
                 stop.asked = True

@@ -40,7 +40,8 @@ def plan(
 
     options: Context = context.obj
     aim = load_worktree(options.directory) if worktree else load_commit(options.directory, revision)
-    note_uncommitted(options.directory, aim)
+    if revision == "HEAD":
+        note_uncommitted(options.directory, aim)
     fleet = aim.desired.fleet.name
     here = ground(aim.desired, state_dir(fleet), may_start=False)
     observed = anyio.run(look, here)

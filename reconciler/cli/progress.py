@@ -59,7 +59,7 @@ class Progress:
             if _node_of(gone, self.before) in heard or _node_of(gone, self.before) is None:
                 self._line(f"✓ {gone} stopped and gone")
                 del self._known[gone]
-        self._say_blocked(done.decision.plan)
+        self._say_blocked(done.decision.plan, done.held_back)
         self.before = done.observed
 
     def said(self, message: str) -> None:
@@ -108,8 +108,8 @@ class Progress:
         else:
             self._line(progress_line(replica), important=False)
 
-    def _say_blocked(self, plan: Plan) -> None:
-        blocked = _blocked_lines(plan)
+    def _say_blocked(self, plan: Plan, held_back: str | None) -> None:
+        blocked = _blocked_lines(plan) | ({held_back} if held_back else set())
         for each in sorted(blocked - self._blocked):
             self.said(f"blocked: {each}")
         self._blocked = blocked
@@ -121,6 +121,8 @@ class Progress:
 
 def _stuck(applied: Applied) -> str:
     """Why an apply ended that nothing blocked."""
+    if applied.last.held_back is not None:
+        return applied.last.held_back
     if applied.ending is Ending.FAILED:
         return "an agent was sent what is due again and again, and nothing came of it"
     return "waiting for a node"

@@ -129,6 +129,8 @@ class Fruitless:
     """Counts passes in a row that had the same to send: refused, unanswered, or taken without effect."""
 
     passes: int = 0
+    troubled: bool = False
+    """Whether a node that answers would not be claimed: a fault, where a silent node is only waited for."""
     _orders: object = None
 
     def count(self, done: Pass, claims: Claims, reporter: Reporter) -> None:
@@ -140,9 +142,12 @@ class Fruitless:
         for sent in done.sent:
             if sent.outcome is not Outcome.TAKEN:
                 reporter.said(f"{sent.message}; trying again")
+        heard = {node.name for node in done.observed.reachable}
+        self.troubled = any(node in heard for node in claims.trouble_by_node)
         if again and not done.sent:
-            for trouble in claims.trouble_by_node.values():
-                reporter.said(f"{trouble}; trying again")
+            for node, trouble in claims.trouble_by_node.items():
+                if node in heard:
+                    reporter.said(f"{trouble}; trying again")
 
     @property
     def are_too_many(self) -> bool:
@@ -159,7 +164,7 @@ def _ending(done: Pass, stop: StopRequest, fruitless: Fruitless) -> Ending | Non
     if done.decision.settled:
         return Ending.DONE
     if fruitless.are_too_many:
-        return Ending.FAILED
+        return Ending.WAITING if done.held_back and not fruitless.troubled else Ending.FAILED
     due = any(orders.changes_something for orders in done.decision.orders.values())
     if due or done.sent or in_flight(done) or done.decision.look_again_in is not None:
         return None

@@ -54,8 +54,10 @@ class Attempts:
         due = [orders for orders in decision.orders.values() if orders.changes_something]
         if due:
             await self.claims.take(node.name for node in observed.reachable)
-        if not due or not self.claims.enough(len(self.inventory)):
+        if not due:
             return Pass(observed, decision, ())
+        if not self.claims.enough(len(self.inventory)):
+            return Pass(observed, decision, (), held_back=self.claims.lacking(self.inventory))
         known = {node.name: node for node in observed.reachable}
         assignments = [
             self._assignment(aim, orders, known[orders.node])
@@ -101,6 +103,8 @@ class Pass:
     sent: tuple[Sent, ...]
     attended: bool = False
     """Whether it only saw to it that an agent runs."""
+    held_back: str | None = None
+    """Why nothing was sent although something is due."""
 
 
 def _is_due(decision: Decision) -> bool:

@@ -16,7 +16,7 @@ from reconciler.domain.assignment import ClaimRequest
 from reconciler.errors import ClaimRefused, NodeUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from reconciler.domain.assignment import Holder
     from reconciler.fleet.protocol import Fleet
@@ -71,6 +71,15 @@ class Claims:
         """Whether the claims held allow changing a fleet of so many nodes."""
         held = len(self.epoch_by_node)
         return held >= 1 if nodes <= SMALL_FLEET else held * 2 > nodes
+
+    def lacking(self, nodes: Sequence[str]) -> str:
+        """Why the claims held are not enough, for a person."""
+        silent = [node for node in nodes if node not in self.epoch_by_node]
+        needed = 1 if len(nodes) <= SMALL_FLEET else len(nodes) // 2 + 1
+        told = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")  # noqa: PLR2004  # a line
+        return (
+            f"{len(self.epoch_by_node)} of {len(nodes)} nodes claimed and {needed} needed to act; not claimed: {told}"
+        )
 
     async def renew_for_ever(self) -> None:
         """Renew every claim in turn; a node that no longer knows ours loses it here, and is claimed again when seen."""

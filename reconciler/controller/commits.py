@@ -69,4 +69,5 @@ class Commits:
         self.said(f"commit {sha[:7]} does not pass the gate; {kept}")
         for finding in error.findings:
             if finding.severity == "error":
-                self.said(f"  {finding.rule} {finding.file}:{finding.line}:{finding.column} {finding.message}")
+                fix = f" (fix: {finding.hint})" if finding.hint else ""
+                self.said(f"  {finding.rule} {finding.file}:{finding.line}:{finding.column} {finding.message}{fix}")

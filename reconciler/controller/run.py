@@ -122,6 +122,7 @@ async def _tick(
         if sent.outcome is not Outcome.TAKEN:
             reporter.said(f"{sent.message}; trying again")
     if done.decision.settled and not settled:
+        reporter.said(f"commit {(aim.sha or '')[:7]}: everything is as desired")
         _record(state, aim, reporter, settled=True)
     busy = bool(done.sent) or in_flight(done)
     attempts.observer.wait = LOOK_EVERY if busy else IDLE_WAIT

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
 from reconciler.engines.flags import ProblemKind
+from reconciler.gate.knowledge import is_certain
 from reconciler.gate.rule import rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from reconciler.domain.finding import Problem
-    from reconciler.domain.flags import FlagTable
     from reconciler.engines.flags import ArgProblem
     from reconciler.gate.subject import Context
 
 _WRONG_FORMS = frozenset(ProblemKind) - {ProblemKind.UNKNOWN, ProblemKind.REMOVED}
-
-PARSED = "parsed by the real program"
-"""How a table was obtained that is as sure as the program itself."""
 
 _OF_VERSION = frozenset({
     ProblemKind.AMBIGUOUS, ProblemKind.MISSING_VALUE, ProblemKind.BAD_VALUE, ProblemKind.STRAY,
@@ -102,14 +99,9 @@ def _problems(context: Context, kinds: Collection[ProblemKind]) -> Iterator[Prob
             if each.kind not in kinds or at in managed:
                 continue  # a managed flag is refused in any form, once
             path = ("env" if each.index is None else "args", at)
-            doubtful = each.kind in _OF_VERSION and not _is_certain(table)
+            doubtful = each.kind in _OF_VERSION and not is_certain(table)
             severity = Severity.WARNING if doubtful else None
             yield use.problem(path, each.message, _hint(each), severity=severity)
-
-
-def _is_certain(table: FlagTable) -> bool:
-    """Whether the table is of the version that runs, and the program itself gave it."""
-    return table.exact and table.source.obtained == PARSED
 
 
 def _hint(problem: ArgProblem) -> str | None:

@@ -10,9 +10,10 @@ from reconciler.domain.model_spec import Engine
 from reconciler.domain.shape import Shape, Unreadable
 from reconciler.gate.capacity import GPU_COUNTS
 from reconciler.gate.fitting import shortages
-from reconciler.gate.nearest import Spellings
+from reconciler.gate.knowledge import is_certain
+from reconciler.gate.nearest import Spellings, nearest
 from reconciler.gate.phrases import listed
-from reconciler.gate.rule import rule
+from reconciler.gate.rule import Rule, rule, words
 from reconciler.sizing.refusal import Reason
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ def unsupported(context: Context) -> Iterator[Problem]:
         an architecture that the tables do not know              a warning: it may be newer than they are
         a lock whose config tells no shape                       a warning: nothing more can be checked
         a part of a config that is not understood                a note: what was assumed instead
+        kv_cache_dtype: fp9                                      refused, with the words the version takes
 
     Take another engine, another version or another checkpoint.
     """
@@ -224,8 +226,23 @@ def unsupported(context: Context) -> Iterator[Problem]:
         for refusal in refused:
             field = "dtype" if refusal.decided_by == "dtype" else "engine"
             yield use.problem(field, refusal.message, refusal.hint, severity=refusal.severity)
+        yield from _words_not_taken(context, use)
     yield from _not_understood(context)
     yield from _versions_nobody_names(context)
+
+
+def _words_not_taken(context: Context, use: Use) -> Iterator[Problem]:
+    """Types that a profile names in the engine's own words and that its version does not have."""
+    table = context.knowledge.table(use)
+    written = {name: getattr(use.profile, name) for name in ("dtype", "kv_cache_dtype", "quantization")}
+    for flag in table.flags:
+        field = flag.managed.field if flag.managed else None
+        value = written.pop(field, None) if field in written and flag.choices else None
+        if value is not None and value not in flag.choices:
+            close = nearest(value, flag.choices)
+            message = f"{use.profile.engine} {table.version} has no {field} {value}; it takes {', '.join(flag.choices)}"
+            severity = None if is_certain(table) else Severity.WARNING
+            yield use.problem(str(field), message, f"{field}: {close}" if close else None, severity=severity)
 
 
 def _not_understood(context: Context) -> Iterator[Problem]:
@@ -258,3 +275,20 @@ def _versions_nobody_names(context: Context) -> Iterator[Problem]:
         message = f"no version of {engine} is named: {judged} judged for {version}, the newest in our tables"
         hint = f'cluster.yaml: defaults: {{engine_versions: {{{engine}: "{version}"}}}}'
         yield uses[0].problem("engine", message, hint, severity=Severity.NOTE)
+
+
+OVERCOMMITTED = Rule(
+    "inventory/overcommitted",
+    Severity.ERROR,
+    *words(
+        """
+    A replica is wanted and no node has room for it: the message names the nodes, what is free and who holds the rest.
+
+    Only what a node reports as free counts; a node that does not answer is not free, and neither is a drained one.
+
+        it needs 4 h100-80gb on one node; gpu-01 has 2 of 8 free (llama-70b/0)
+
+    Add a node, lower a scaling.min, or ask for less.
+    """
+    ),
+)

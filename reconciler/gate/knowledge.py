@@ -42,6 +42,14 @@ _TOWERS_WHOLE = {Engine.VLLM: ("--mm-encoder-tp-mode", "data"), Engine.SGLANG: (
 """The flag and value that keep vision and audio towers whole on every GPU."""
 
 
+_PARSED = "parsed by the real program"
+
+
+def is_certain(table: FlagTable) -> bool:
+    """Whether the table is of the version that runs, and the program itself gave it."""
+    return table.exact and table.source.obtained == _PARSED
+
+
 @dataclass(slots=True)
 class Knowledge:
     """What one run of the gate has worked out so far."""

@@ -99,16 +99,17 @@ def _decode_context(shape: Shape, width: int, size: int) -> Iterator[Refusal]:
     flag = "--decode-context-parallel-size"
     if width % size:
         yield _product(f"{width} GPUs do not divide by {flag} {size}", f"gpus must be a multiple of {size}")
-    if not shape.kv_heads:
-        return  # latent attention has no KV heads to copy
+    latent = any(layer.attention is not None and layer.attention.latent is not None for layer in shape.layers)
+    if latent or not shape.kv_heads:
+        return  # latent attention has one vector for all heads, on every GPU
     copies = width // shape.kv_heads
-    if size > max(copies, 1) or width <= shape.kv_heads:
+    each = shape.heads // shape.kv_heads
+    if width <= shape.kv_heads or size > copies:
         message = f"{flag} {size} needs {size} copies of each of the {shape.kv_heads} KV heads; {width} GPUs hold"
         numbers = {"kv_heads": shape.kv_heads, "width": width, "copies": copies}
         hint = f"at least {size * shape.kv_heads} GPUs, or a smaller {flag}"
         yield Refusal(Reason.KV_SPLIT, f"{message} {max(copies, 1)}", numbers, "num_key_value_heads", hint=hint)
-    elif shape.heads // shape.kv_heads % size:
-        each = shape.heads // shape.kv_heads
+    elif each % size:
         message = f"{each} query heads for each KV head do not divide by {flag} {size}"
         yield Refusal(Reason.KV_SPLIT, message, {"heads": each, "size": size}, "num_attention_heads")
 

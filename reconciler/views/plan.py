@@ -192,6 +192,8 @@ def _sum(plan: Plan, by_model: dict[str, list[Change]]) -> list[str]:
 def _apply_with(plan: Plan) -> str:
     if plan.commit is None:
         return "the work tree cannot be applied: commit it first"
+    if plan.blocked and all(change.schedule.kind == "waiting" for change in plan.acts):
+        return "nothing of it can be done now"
     only = "" if plan.complete else f" --model {plan.changes[0].model}"
     return f"apply with: reconciler apply{only}"
 

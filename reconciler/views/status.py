@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _HEADINGS = ("MODEL", "READY", "UPDATED", "STATE", "SINCE", "WHERE")
 
 
+STATE_COLUMNS = 60
+"""Of the state with its reason: with the other columns a row then fits 120."""
+
+
 def status_json(status: FleetStatus) -> str:
     """The contract of design section 4, indented."""
     return json.dumps(status.model_dump(mode="json"), indent=2, ensure_ascii=False)
@@ -67,11 +71,16 @@ def _row(model: ModelStatus, now: datetime | None) -> tuple[str, ...]:
     updated = str(model.updated) if model.desired else "-"
     state = model.state.capitalize()
     if model.reason is not None:
-        state = f"{state}: {model.reason}"
+        state = _cut(f"{state}: {model.reason}")
     elif model.state is ModelState.OFF:
         state = "Off (no replica wanted)"
     since = _instant(model.since, now) if model.since is not None else ""
     return model.name, f"{model.ready}/{model.desired}", updated, state, since, _where(model.replicas)
+
+
+def _cut(text: str) -> str:
+    """The text, or as much of it as leaves the columns behind it on the screen; the JSON has it whole."""
+    return text if len(text) <= STATE_COLUMNS else f"{text[: STATE_COLUMNS - 1].rstrip()}…"
 
 
 def _where(replicas: Sequence[ReplicaStatus]) -> str:

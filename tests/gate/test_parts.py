@@ -14,7 +14,7 @@ from reconciler.domain.tables import gpu_classes
 from reconciler.gate.capacity import Inventory
 from reconciler.gate.cycles import cycles
 from reconciler.gate.nearest import nearest
-from reconciler.gate.phrases import listed, number
+from reconciler.gate.phrases import LONGEST, listed, number, one_line
 from reconciler.gate.places import place
 from tests.gate.fleet import a_node
 
@@ -123,6 +123,19 @@ def test_lists_in_messages_are_short(names: list[str], text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(64.0, "64"), (0.5, "0.5"), (1024, "1024"), (72.85, "72.8")])
 def test_numbers_in_messages_are_short(value: float, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("64 heads · Größe", "64 heads · Größe"),
+        ("a\nb\x1b[2J\u202ec", "a\ufffdb\ufffd[2J\ufffdc"),
+        ("x" * LONGEST, "x" * LONGEST),
+        ("a" * LONGEST + "b" * LONGEST, f"{'a' * (LONGEST // 2)} … {'b' * (LONGEST // 2)}"),
+    ],
+)
+def test_what_others_wrote_is_quoted_on_one_printable_line(text: str, told: str) -> None:
+    assert one_line(text) == told
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,12 @@ def rules(text: str) -> list[tuple[str, int | None]]:
     return sorted((finding.rule, finding.line) for finding in findings)
 
 
-RULED = [("inventory/unknown-class", 7), ("refs/alias-collision", 4), ("refs/fallback-missing", 5)]
+RULED = [
+    ("inventory/unknown-class", 7),
+    ("lock/missing", 2),
+    ("refs/alias-collision", 4),
+    ("refs/fallback-missing", 5),
+]
 
 
 def test_the_rules_speak_of_a_file_whose_form_is_good() -> None:
