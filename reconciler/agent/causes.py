@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.agent.plain import plain
 from reconciler.agent.secret_files import redact, secret_values
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def why_ended(
     secrets: Path,
     support: Callable[[Engine], EngineSupport | None],
 ) -> str:
-    """One sentence, without secret values."""
+    """One plain sentence, without secret values."""
     engine = support(entry.declaration.engine)
-    tail = logs.tail(entry.id, TAIL_LINES)
+    tail = "\n".join(map(plain, (logs.tail(entry.id, TAIL_LINES) or "").splitlines()))
     said = engine.read_failure(tail) if engine is not None and tail else None
-    return redact(said or say_exit(ending), secret_values(entry.declaration.env, secrets).items())
+    return plain(redact(said or say_exit(ending), secret_values(entry.declaration.env, secrets).items()))
 
 
 def say_exit(ending: Exit) -> str:

@@ -13,9 +13,9 @@ from reconciler.agent.clock import SystemClock
 from reconciler.agent.config import agent_directory
 from reconciler.agent.drivers.process import ProcessDriver, machine_boot_id
 from reconciler.agent.journal import Journal, JournalUnwritable
-from reconciler.agent.lock import holding_lock, is_locked, lock_holder
+from reconciler.agent.lock import STOPS_ENGINES, LockHeld, holding_lock, is_locked, is_stopping, lock_path
 from reconciler.agent.outgoing import KILLED_WITHIN, LOOK_EVERY, Outgoing, end_processes
-from reconciler.agent.processes import running_engines
+from reconciler.agent.processes import lock_owners, running_engines
 from reconciler.agent.recovery import recover
 from reconciler.agent.stop_moves import UNKNOWN_ENGINE_STOP
 from reconciler.domain.assignment import StopEntry
@@ -23,9 +23,10 @@ from reconciler.engines.registry import support
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from reconciler.agent.lock import LockHolder
+    from reconciler.agent.drivers.base import ProcessIdentity
     from reconciler.agent.records import ReplicaRecord
     from reconciler.agent.recovery import Recovered
     from reconciler.engines.base import StopBehaviour
@@ -35,36 +36,67 @@ _log = logging.getLogger(__name__)
 AGENT_ENDS_WITHIN = 10.0
 """Seconds: two for its last answers, and much for a busy machine; then it is killed, which it is made to survive."""
 
+STOP_ENDS_WITHIN = 60.0
+"""Seconds in which another `agent stop --engines` lets go of the lock: the slowest engine is killed after thirty, and
+its kernel has ten."""
+
+ATTEMPTS = 5
+"""Times the agent is ended to stop its engines: an `apply` that runs starts it again at once."""
+
 
 def stop_agent(state_dir: Path, *, engines: bool) -> list[str]:
     """End the agent of this state directory; with `engines` also every engine it holds, at once and without a drain.
 
-    Works whether or not an agent runs. Says what it did, one clause a line. AgentError when something would not end.
+    Works whether or not an agent runs, and whatever is left of its directory. Says what it did, one clause a line.
+    AgentError when something would not end.
     """
     did = end_agent(state_dir)
-    if engines and agent_directory(state_dir).is_dir():
-        did += _stop_engines(state_dir)
-    return did
+    if not engines or not (agent_directory(state_dir).is_dir() or running_engines(agent_directory(state_dir) / "logs")):
+        return did
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return did + _stop_engines(state_dir)
+        except LockHeld:  # it came back in between
+            did += end_agent(state_dir)
+    return did + _stop_engines(state_dir)
 
 
-def end_agent(state_dir: Path) -> list[str]:
-    """End the agent and leave its engines; returns once its process is gone and its lock is free."""
-    if not is_locked(state_dir):
-        return ["no agent was running"]
-    driver, holder = ProcessDriver(), lock_holder(state_dir)
-    if holder is None:
-        raise AgentError(f"a process that is no agent holds the lock in {agent_directory(state_dir)}")
-    driver.signal(holder.identity, SIGTERM)
-    if not _ended_within(AGENT_ENDS_WITHIN, state_dir, driver, holder):
-        driver.signal(holder.identity, SIGKILL)
-        if not _ended_within(KILLED_WITHIN, state_dir, driver, holder):
-            raise AgentError(f"the agent (pid {holder.identity.pid}) does not end, not even by SIGKILL")
-    return [f"agent stopped (pid {holder.identity.pid})"]
+def end_agent(state_dir: Path, *, displaced: bool = False) -> list[str]:
+    """End every agent of this state directory, also one whose directory was deleted, and leave its engines.
+
+    `displaced`: only the latter. Returns once their processes are gone and their locks are free.
+    """
+    driver = ProcessDriver()
+    if not displaced:
+        _wait_for_other_stop(state_dir)
+    agents = lock_owners(lock_path(state_dir), displaced=displaced)
+    if not agents and not displaced and is_locked(state_dir):  # it may have come while we looked
+        agents = lock_owners(lock_path(state_dir))
+    if not agents and not displaced and is_locked(state_dir):
+        raise AgentError(f"a process that cannot be seen holds the lock in {agent_directory(state_dir)}")
+    for number, seconds in ((SIGTERM, AGENT_ENDS_WITHIN), (SIGKILL, KILLED_WITHIN)):
+        for agent in agents:
+            driver.signal(agent, number)
+        if _ended_within(seconds, driver, agents):
+            break
+    left = [str(agent.pid) for agent in agents if driver.alive(agent)]
+    if left:
+        raise AgentError(f"the agent (pid {', '.join(left)}) does not end, not even by SIGKILL")
+    return [f"agent stopped (pid {agent.pid})" for agent in agents] or ["no agent was running"]
 
 
-def _ended_within(seconds: float, state_dir: Path, driver: ProcessDriver, holder: LockHolder) -> bool:
+def _wait_for_other_stop(state_dir: Path) -> None:
+    """Another `agent stop --engines` holds the lock: it is no agent, and ends by itself."""
+    deadline = time.monotonic() + STOP_ENDS_WITHIN
+    while is_stopping(state_dir):
+        if time.monotonic() >= deadline:
+            raise AgentError(f"another `agent stop --engines` runs for {state_dir} and does not end")
+        time.sleep(LOOK_EVERY)
+
+
+def _ended_within(seconds: float, driver: ProcessDriver, agents: Sequence[ProcessIdentity]) -> bool:
     deadline = time.monotonic() + seconds
-    while driver.alive(holder.identity) or is_locked(state_dir):
+    while any(driver.alive(agent) for agent in agents):
         if time.monotonic() >= deadline:
             return False
         time.sleep(LOOK_EVERY)
@@ -73,7 +105,7 @@ def _ended_within(seconds: float, state_dir: Path, driver: ProcessDriver, holder
 
 def _stop_engines(state_dir: Path) -> list[str]:
     directory = agent_directory(state_dir)
-    with holding_lock(state_dir, listen="nothing: it stops the engines"):
+    with holding_lock(state_dir, listen=STOPS_ENGINES):
         journal, running = Journal(directory), running_engines(directory / "logs")
         moment, boot_id = SystemClock().read(), machine_boot_id()
         recovered = recover(journal.open(), running, moment, boot_id=boot_id, host="127.0.0.1")
@@ -83,9 +115,7 @@ def _stop_engines(state_dir: Path) -> list[str]:
             for _, record in sorted(recovered.replicas.items())
             if record.identity is not None
         ]
-        held = {each.identity for each in stopping}
-        orphans = (running[stem] for stem in sorted(running) if running[stem].identity not in held)
-        stopping += [Outgoing(each.command, each.identity, UNKNOWN_ENGINE_STOP) for each in orphans]
+        stopping += [Outgoing(each.command, each.identity, UNKNOWN_ENGINE_STOP) for each in recovered.strays]
         said = end_processes(stopping)
         for replica_id in recovered.replicas:
             journal.remove_replica(replica_id)

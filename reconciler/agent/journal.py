@@ -19,7 +19,7 @@ from reconciler.durable import make_private_directory, write_atomically
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -69,9 +69,13 @@ def _read(path: Path, kind: type[_Record], unreadable: list[Path]) -> _Record | 
 
 
 class Journal:
-    """The journal of one agent, which is its only writer."""
+    """The journal of one agent, which is its only writer.
 
-    def __init__(self, directory: Path) -> None:
+    `displaced` tells whether its directory was taken away: what stands there now belongs to another agent.
+    """
+
+    def __init__(self, directory: Path, displaced: Callable[[], bool] = lambda: False) -> None:
+        self._displaced = displaced
         self._directory = directory
         self._replicas = directory / "replicas"
 
@@ -101,15 +105,29 @@ class Journal:
     def remove_replica(self, replica_id: str) -> None:
         """Forget a replica that is gone; one that was forgotten already is fine."""
         path = self._path(replica_id)
+        self._check_place(path)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise _unwritable(path, error) from error
 
+    def holds_node(self) -> bool:
+        """Whether the node's record is on disk; a person may have removed it."""
+        return (self._directory / "node.json").exists()
+
+    def holds_replica(self, replica_id: str) -> bool:
+        """Whether this replica's record is on disk."""
+        return self._path(replica_id).exists()
+
+    def _check_place(self, path: Path) -> None:
+        if self._displaced():
+            raise JournalUnwritable(f"the agent's directory was deleted, moved or made anew ({path.parent})")
+
     def _path(self, replica_id: str) -> Path:
         return self._replicas / f"{file_stem(replica_id)}.json"
 
     def _write(self, path: Path, record: BaseModel) -> None:
+        self._check_place(path)
         try:
             write_atomically(path, record.model_dump_json().encode())
         except OSError as error:

@@ -6,6 +6,7 @@ What must survive is on disk before it counts: a claim or an assignment that can
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from reconciler.agent.claims import decide_claim, released, restored
@@ -33,6 +34,7 @@ class Ledger:
     def __init__(self, record: NodeRecord, journal: Journal, moment: Moment) -> None:
         self._journal = journal
         self.claims: Claims = restored(record.epoch, record.claim, moment.seconds)
+        self._saved = True
         self.record = self._opened(record, moment)
 
     def claim(self, request: ClaimRequest, now: float, boot_id: str) -> int | Refusal:
@@ -71,7 +73,15 @@ class Ledger:
         try:
             self._journal.save_node(self.record)
         except JournalUnwritable as error:
+            self._saved = False
             _log.warning("%s became ready and that is not on disk: %s", entry.id, error.message)
+
+    def write_again(self) -> None:
+        """Write the record that could not be written, or that somebody removed; nothing when it is on disk."""
+        if self._saved and self._journal.holds_node():
+            return
+        with suppress(JournalUnwritable):  # it was said when it began; the next look tries again
+            self._keep(self.record)
 
     def _opened(self, record: NodeRecord, moment: Moment) -> NodeRecord:
         """Write the new count of starts down; without a disk it comes from the clock, so that none is used twice."""
@@ -79,6 +89,7 @@ class Ledger:
             self._journal.save_node(record)
         except JournalUnwritable as error:
             _log.warning("going on without a journal: %s", error.message)
+            self._saved = False
             return record.model_copy(update={"agent_starts": int(moment.at.timestamp())})
         return record
 
@@ -89,4 +100,4 @@ class Ledger:
 
     def _keep(self, record: NodeRecord) -> None:
         self._journal.save_node(record)
-        self.record = record
+        self.record, self._saved = record, True

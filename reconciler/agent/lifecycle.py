@@ -63,14 +63,14 @@ def launched(record: ReplicaRecord, identity: ProcessIdentity) -> ReplicaRecord:
 
 
 def became_ready(record: ReplicaRecord, moment: Moment) -> ReplicaRecord:
-    """It answered a request of its own kind."""
+    """It answered a request of its own kind; how long it loaded is only known where its launch was seen."""
     launched_at = record.launched_seconds_at
     return _entered(
         record,
         ReplicaState.READY,
         moment,
         ready_seconds_at=moment.seconds,
-        load_seconds=None if launched_at is None else round(moment.seconds - launched_at, 3),
+        load_seconds=record.load_seconds if launched_at is None else round(moment.seconds - launched_at, 3),
     )
 
 
@@ -119,28 +119,37 @@ def process_gone(record: ReplicaRecord) -> ReplicaRecord:
     return record.model_copy(update={"identity": None})
 
 
-def withdrawn(record: ReplicaRecord, entry: StopEntry, moment: Moment) -> ReplicaRecord:
+def withdrawn(record: ReplicaRecord, entry: StopEntry, moment: Moment, *, adopted: bool = False) -> ReplicaRecord:
     """A stop was asked for. What serves is withdrawn from routing and drained; what does not is signalled at once.
 
+    `adopted`: its process was taken over, so that it may serve although its record never said ready.
     Asked again, the newest delays hold and what has begun goes on.
     """
     if record.stop is not None:
         delays = {"withdraw_delay": entry.withdraw_delay, "drain_timeout": entry.drain_timeout}
         return record.model_copy(update={"stop": record.stop.model_copy(update=delays)})
-    drains = record.state in SERVING
+    unproven = adopted and record.state is ReplicaState.STARTING
+    drains = unproven or record.state in SERVING
     stop = StopRecord(
         withdraw_delay=entry.withdraw_delay,
         drain_timeout=entry.drain_timeout,
         withdrawn_seconds_at=moment.seconds if drains else None,
+        unproven=unproven,
     )
     state = ReplicaState.DRAINING if drains else ReplicaState.STOPPING
     return _entered(record, state, moment, stop=stop, retry_seconds_at=None)
 
 
+def drains(record: ReplicaRecord) -> ReplicaRecord:
+    """An unproven one answered how many requests it has in flight: it is drained like one that was ready."""
+    assert record.stop is not None, f"{record.id} was not asked to stop"  # noqa: S101  # only a stopping one comes here
+    return record.model_copy(update={"stop": record.stop.model_copy(update={"unproven": False})})
+
+
 def intends_signal(record: ReplicaRecord, moment: Moment) -> ReplicaRecord:
     """It is about to be signalled; recorded before the first signal."""
     assert record.stop is not None, f"{record.id} was not asked to stop"  # noqa: S101  # only a stopping one comes here
-    stop = record.stop.model_copy(update={"signalled_seconds_at": moment.seconds})
+    stop = record.stop.model_copy(update={"signalled_seconds_at": moment.seconds, "unproven": False})
     return _entered(record, ReplicaState.STOPPING, moment, stop=stop)
 
 

@@ -14,9 +14,10 @@ import reconciler
 from reconciler import __version__
 from reconciler.agent.config import save_config
 from reconciler.agent.drivers.process import ProcessDriver
-from reconciler.agent.halt import end_agent, stop_agent
-from reconciler.agent.lock import is_locked
+from reconciler.agent.halt import STOP_ENDS_WITHIN, end_agent, stop_agent
+from reconciler.agent.lock import is_locked, is_stopping, lock_holder
 from reconciler.agent.offline import offline_observation
+from reconciler.agent.plain import plain
 from reconciler.agent.processes import identify
 from reconciler.agent.sockets import ask, socket_path
 from reconciler.errors import AgentError
@@ -30,6 +31,9 @@ __all__ = ["agent_running", "ensure_agent", "offline_observation", "socket_path"
 ANSWERS_WITHIN = 20.0
 """Seconds from start to first answer: half a second when idle, and much for a machine that is loading models."""
 
+WITHOUT_SOCKET = 2.0
+"""Seconds: an agent binds its socket within a millisecond of its lock, and ends within two seconds of removing it."""
+
 ASK_EVERY = 0.05
 ASK_TIMEOUT = 2.0
 
@@ -37,6 +41,12 @@ LOG_BYTES = 8 * 2**20
 """An agent's log that grew past this is put aside at the next start: two years of a quiet agent."""
 
 TAIL_LINES = 6
+LOOKED_AT_LINES = 30
+"""Of the agent's log when it does not answer: those of its last start, some of the one before."""
+
+STARTS = 3
+"""An agent may be stopped by somebody else in the middle of its start; one that cannot start says so three times,
+half a second each."""
 
 _DETACH = """
 import os, sys
@@ -59,30 +69,44 @@ def agent_running(state_dir: Path) -> bool:
     return is_locked(state_dir)
 
 
-def ensure_agent(state_dir: Path, config: AgentConfig) -> None:
+def ensure_agent(state_dir: Path, config: AgentConfig, *, within: float = ANSWERS_WITHIN) -> None:
     """Have an agent with this configuration answer; AgentError says why none does.
 
     One with another configuration or of another version is replaced; engines survive that. Asking costs 2 ms while
-    the right one runs.
+    the right one runs. `within`: seconds that one which runs, or was just started, may take to answer.
     """
     config = config.model_copy(update={"state_dir": state_dir.absolute(), "listen": f"unix:{socket_path(state_dir)}"})
     if _is_right(config, _facts(config)):
         return
-    started = _start(config) if not is_locked(state_dir) else None
-    deadline = time.monotonic() + ANSWERS_WITHIN
+    started, starts, began = None, 0, time.monotonic()
     while True:
         facts = _facts(config)
         if _is_right(config, facts):
             return
-        if facts is not None:
+        if facts is not None or _unreachable(config, time.monotonic() - began):
             end_agent(state_dir)
         if not is_locked(state_dir) and (started is None or not ProcessDriver().alive(started)):
-            if started is not None and facts is None:
+            if starts == STARTS:
                 raise AgentError(f"the agent ended while it started: {_tail(config)}", hint=_where(config))
-            started = _start(config)
-        if time.monotonic() >= deadline:
-            raise AgentError(f"no agent answers after {ANSWERS_WITHIN:.0f} s: {_tail(config)}", hint=_where(config))
+            end_agent(state_dir, displaced=True)
+            started, starts, began = _start(config), starts + 1, time.monotonic()
+        allowed = STOP_ENDS_WITHIN if is_stopping(state_dir) else within
+        if time.monotonic() - began >= allowed:
+            raise AgentError(_silent(config, allowed), hint=_where(config))
         time.sleep(ASK_EVERY)
+
+
+def _unreachable(config: AgentConfig, seconds: float) -> bool:
+    """Whether an agent runs whose socket somebody removed; one that begins or ends has none for a moment."""
+    gone = seconds >= WITHOUT_SOCKET and not Path(config.listen.removeprefix("unix:")).is_socket()
+    return gone and is_locked(config.state_dir) and not is_stopping(config.state_dir)
+
+
+def _silent(config: AgentConfig, seconds: float) -> str:
+    holder = lock_holder(config.state_dir)
+    if holder is None or not is_locked(config.state_dir):
+        return f"no agent answers {seconds:.0f} s after its start: {_tail(config)}"
+    return f"the agent (pid {holder.identity.pid}) runs and does not answer within {seconds:.0f} s: {_tail(config)}"
 
 
 def _facts(config: AgentConfig) -> dict[str, object] | None:
@@ -132,8 +156,10 @@ def _where(config: AgentConfig) -> str:
 
 
 def _tail(config: AgentConfig) -> str:
+    """The last complaints of its log, or its last words when it has none."""
     try:
-        lines = _log_path(config).read_text("utf-8", errors="replace").splitlines()
+        lines = _log_path(config).read_text("utf-8", errors="replace").splitlines()[-LOOKED_AT_LINES:]
     except OSError:
         return "it wrote no log"
-    return " | ".join(lines[-TAIL_LINES:]) or "its log is empty"
+    complaints = [line for line in lines if " INFO " not in line]
+    return " | ".join(map(plain, (complaints or lines)[-TAIL_LINES:])) or "its log is empty"

@@ -71,7 +71,7 @@ class EngineLogs:
     def prune(self, held: Iterable[str]) -> None:
         """Remove the oldest logs of replicas that are gone, beyond the number that is kept."""
         stems = {file_stem(replica_id) for replica_id in held}
-        gone = [path for path in self.directory.glob("*.log*") if _stem(path) not in stems]
+        gone = [path for path in self.directory.glob("*.log*") if log_stem(path) not in stems]
         for path in sorted(gone, key=lambda each: each.stat().st_mtime, reverse=True)[KEPT_FILES:]:
             path.unlink()
 
@@ -100,7 +100,8 @@ class LogReader:
         return [line.decode(errors="replace").rstrip("\r") for line in lines]
 
 
-def _stem(path: Path) -> str:
+def log_stem(path: Path) -> str:
+    """`llama-70b-0@1a2b3c4d.log.1` → `llama-70b-0@1a2b3c4d`: the stem of a log, rotated or not."""
     return path.name.removesuffix(".1").removesuffix(".log")
 
 

@@ -27,6 +27,8 @@ class StopRecord(_Kept):
     drain_timeout: timedelta
     withdrawn_seconds_at: float | None = None
     """When it was withdrawn from routing; None for a replica that served nobody: it is signalled at once."""
+    unproven: bool = False
+    """It was adopted and not seen ready since: whether it serves somebody is asked before it is signalled."""
     signalled_seconds_at: float | None = None
     """When the intent to signal was recorded, before the first signal; the engine's deadlines count from here."""
 

@@ -12,18 +12,16 @@ from reconciler.agent import lifecycle
 from reconciler.agent.journal import file_stem
 from reconciler.agent.records import NodeRecord
 from reconciler.domain.assignment import RunEntry
-from reconciler.domain.observed import ForeignProcess, ReplicaState
+from reconciler.domain.observed import LoadTime, ReplicaState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from reconciler.agent.clock import Moment
+    from reconciler.agent.drivers.base import ProcessIdentity
     from reconciler.agent.journal import Contents
     from reconciler.agent.processes import Running
     from reconciler.agent.records import ReplicaRecord
-
-_UNSEEN = frozenset({ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.FAILED})
-"""States in which a record that lacks the process that runs was written before its launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,12 @@ class Recovered:
 
     node: NodeRecord
     replicas: Mapping[str, ReplicaRecord]
-    foreign: tuple[ForeignProcess, ...]
-    """Engines of ours of which no entry is left anywhere: reported, never touched."""
+    strays: tuple[Running, ...]
+    """Engines of ours of which no entry is left anywhere, and doubles: reported as foreign, never touched."""
 
 
 def recover(
-    contents: Contents, running: Mapping[str, Running], moment: Moment, *, boot_id: str, host: str
+    contents: Contents, running: Mapping[str, Sequence[Running]], moment: Moment, *, boot_id: str, host: str
 ) -> Recovered:
     """Put the records, the assignment and the running engines (by log stem) together."""
     node = _next_start(contents, moment)
@@ -45,40 +43,56 @@ def recover(
     for entry in node.assignment.entries if node.assignment is not None else ():
         if isinstance(entry, RunEntry) and entry.id not in replicas:
             replicas[entry.id] = lifecycle.begin(entry, moment, boot_id)
-    known = {file_stem(replica_id): replica_id for replica_id in replicas}
-    for stem, replica_id in known.items():
-        if stem in running:
-            replicas[replica_id] = _with_process(replicas[replica_id], running[stem], moment, host)
-    foreign = tuple(
-        ForeignProcess(pid=each.identity.pid, command=each.command)
-        for stem, each in sorted(running.items())
-        if stem not in known
-    )
-    return Recovered(node, replicas, foreign)
+    strays = {stem: list(engines) for stem, engines in running.items()}
+    for replica_id, record in replicas.items():
+        engines = strays.get(file_stem(replica_id))
+        if engines:
+            kept = choose(engines, record.identity)
+            engines.remove(kept)
+            replicas[replica_id] = with_process(record, kept, moment, host)
+    return Recovered(node, replicas, tuple(each for _, engines in sorted(strays.items()) for each in engines))
+
+
+def choose(engines: Sequence[Running], known: ProcessIdentity | None) -> Running:
+    """Which of several engines of one replica is the replica: one that listens, then the known one, then the oldest."""
+    return min(engines, key=lambda each: (not each.listens, each.identity != known, each.identity.started_at))
+
+
+def with_process(record: ReplicaRecord, running: Running, moment: Moment, host: str) -> ReplicaRecord:
+    """The record of a replica whose process was found.
+
+    Of a process that the record does not know it says starting, whatever it said before: it is asked before it counts.
+    """
+    if record.identity == running.identity:
+        return record
+    found = lifecycle.launched(record, running.identity)
+    port = next(iter(running.ports), record.port)
+    if port is None:
+        return found  # it cannot be reached; the supervisor ends it and starts it again
+    if record.identity is None and record.state is ReplicaState.STARTING and port == record.port:
+        return found  # only the last line of its launch is missing
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if record.stop is not None:
+        return found.model_copy(update={"port": port, "url": url})
+    started = lifecycle.launching(found, port, url, moment)
+    return started.model_copy(update={"launched_seconds_at": None})  # when it was launched is not known
 
 
 def _next_start(contents: Contents, moment: Moment) -> NodeRecord:
     """The node's record at this start.
 
     Without one, counters start from the wall clock where something may remember them: seconds since 1970 are above any
-    count of starts or claims there ever was.
+    count of starts or claims there ever was. What was ever ready follows from the replicas.
     """
     if contents.node is not None:
         return contents.node.model_copy(update={"agent_starts": contents.node.agent_starts + 1})
     seconds = int(moment.at.timestamp())
     lost = bool(contents.unreadable or contents.replicas)
-    return NodeRecord(agent_starts=seconds, epoch=seconds if lost else 0)
-
-
-def _with_process(record: ReplicaRecord, running: Running, moment: Moment, host: str) -> ReplicaRecord:
-    """The record of a replica whose process was found; what it did not see of the launch is filled in."""
-    if record.identity == running.identity:
-        return record
-    found = lifecycle.launched(record, running.identity)
-    if record.state not in _UNSEEN or (record.state is ReplicaState.STARTING and record.url is not None):
-        return found
-    port = next(iter(running.ports), record.port)
-    if port is None:
-        return found  # it cannot be reached; the supervisor ends it and starts it again
-    started = lifecycle.launching(found, port, f"http://{host}:{port}", moment)
-    return started.model_copy(update={"launched_seconds_at": None})  # when it was launched is not known
+    ready = [record for record in contents.replicas.values() if record.ready_seconds_at is not None]
+    times = {each.entry.model: each.load_seconds for each in ready if each.load_seconds is not None}
+    return NodeRecord(
+        agent_starts=seconds,
+        epoch=seconds if lost else 0,
+        ready_digests=tuple(sorted({record.entry.digest for record in ready})),
+        load_times=tuple(LoadTime(model=model, seconds=times[model]) for model in sorted(times)),
+    )

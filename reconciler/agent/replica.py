@@ -17,6 +17,7 @@ from reconciler.agent import ending, lifecycle, serving, starting, stopping
 from reconciler.agent.journal import JournalUnwritable
 from reconciler.agent.logs import LogReader
 from reconciler.agent.observing import Gauges, observe_replica
+from reconciler.agent.plain import plain
 from reconciler.domain.observed import ReplicaState
 from reconciler.engines.base import Answer
 
@@ -55,6 +56,12 @@ class Watch:
     """SIGTERMs sent."""
     kills: int = 0
     """SIGKILLs sent to its group."""
+    adopted: bool = False
+    """Its process was taken over, not launched here: what it did before nobody saw."""
+    looks: int = 0
+    """Times it was asked whether it is ready."""
+    wrong: str | None = None
+    """What was wrong with its last answer, while it answers wrongly."""
 
 
 class Replica:
@@ -69,6 +76,7 @@ class Replica:
         self._asking = anyio.CancelScope()
         self._exits: dict[ProcessIdentity, Exit] = {}
         self._waiting = anyio.Lock()
+        self._saved = True
 
     # What the supervisor asks of it; none of these waits.
 
@@ -88,7 +96,7 @@ class Replica:
         """Drain and stop it; its own steps finish that, whatever becomes of the reconciler."""
         if self.record.stop is None:
             self.watch.idle_readings = 0  # readings from before the withdrawal say nothing of the drain
-        self.put(lifecycle.withdrawn(self.record, entry, self.now()))
+        self.put(lifecycle.withdrawn(self.record, entry, self.now(), adopted=self.watch.adopted))
         self._asking.cancel()
         self.wake()
 
@@ -96,13 +104,36 @@ class Replica:
         """Look again now."""
         self._wake.set()
 
+    def adopt(self, record: ReplicaRecord) -> None:
+        """Take over a process that this agent did not launch."""
+        self.watch = self.fresh_watch()
+        self.watch.adopted = True
+        self.put(record)
+
+    def write_down(self, *, on_disk: bool = False) -> None:
+        """Write its record, unless it is `on_disk` as it is.
+
+        A journal that cannot be written stops nothing that runs: the process table and the assignment still tell the
+        next agent what is here, and the supervisor writes again later.
+        """
+        if on_disk and self._saved:
+            return
+        try:
+            self.home.save(self.record)
+        except JournalUnwritable as error:
+            if self._saved:
+                _log.error("%s is %s and that is not on disk: %s", self.record.id, self.record.state, error.message)
+            self._saved = False
+        else:
+            self._saved = True
+
     # Its task.
 
     async def run(self) -> None:
         """Supervise it until it is gone."""
         watched: ProcessIdentity | None = None
         async with anyio.create_task_group() as tasks:
-            while (pause := await self._guarded_step()) is not None:
+            while (pause := await self.guarded_step()) is not None:
                 identity = self.record.identity
                 if identity is not None and identity != watched:
                     watched = identity
@@ -130,7 +161,8 @@ class Replica:
             case unknown:
                 assert_never(unknown)
 
-    async def _guarded_step(self) -> float | None:
+    async def guarded_step(self) -> float | None:
+        """`step`, or a pause when it failed unexpectedly."""
         try:
             return await self.step()
         except Exception:  # noqa: BLE001  # one step of one replica: the others, and this one's engine, must not suffer
@@ -157,22 +189,16 @@ class Replica:
         return Watch(LogReader(self.tools.logs.path(self.record.id)), self.now().seconds)
 
     def put(self, record: ReplicaRecord) -> None:
-        """Hold this record from now on, and write it down.
-
-        A journal that cannot be written stops nothing that runs: the process table and the assignment still tell the
-        next agent what is here, and the next change is written again.
-        """
+        """Hold this record from now on, and write it down."""
         if record == self.record:
             return
         self.record = record
-        try:
-            self.home.save(record)
-        except JournalUnwritable as error:
-            _log.error("%s is %s and that is not on disk: %s", record.id, record.state, error.message)
+        self.write_down()
         self.home.changed()
 
     def say(self, stage: str) -> None:
         """It is at this stage of its start; a new one is progress."""
+        stage = plain(stage)
         if stage != self.watch.gauges.stage:
             self.watch.gauges.stage = stage
             self.watch.progress_at = self.now().seconds
@@ -200,6 +226,7 @@ class Replica:
 
     def fail(self, why: str) -> None:
         """Its launch has ended."""
+        why = plain(why)
         _log.warning("%s: failed: %s", self.record.id, why)
         ever_ready = self.home.was_ready(self.record.entry.digest)
         self.put(lifecycle.ended(self.record, why, self.now(), ever_ready=ever_ready))

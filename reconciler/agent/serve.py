@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,10 @@ from reconciler.weights.locate import locate
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import AsyncIterator
 
     from reconciler.agent.config import AgentConfig
+    from reconciler.agent.lock import Tenure
 
 _log = logging.getLogger(__name__)
 
@@ -43,18 +46,23 @@ LAST_ANSWERS = 2
 """Seconds for answers that are under way when the agent ends."""
 
 
+TEND_EVERY = 2.0
+"""Seconds between looks at the state directory: some file status calls. An agent whose directory was taken away starts
+nothing any more (no launch without a record); this is how long it goes on watching beside the next agent."""
+
+
 def run_agent(config: AgentConfig) -> None:
     """Run the agent until SIGTERM or SIGINT; the engines go on (promise 6). AgentError when it cannot start."""
     _log_to_stderr()
-    with holding_lock(config.state_dir, config.listen), closing(bind(config.listen)) as listener:
+    with holding_lock(config.state_dir, config.listen) as tenure, closing(bind(config.listen)) as listener:
         try:
-            anyio.run(_run, config, listener)
+            anyio.run(_run, config, listener, tenure)
         finally:
-            if config.listen.startswith("unix:"):
+            if config.listen.startswith("unix:") and not tenure.lost():  # else that path is another agent's
                 Path(config.listen.removeprefix("unix:")).unlink(missing_ok=True)
 
 
-async def _run(config: AgentConfig, listener: socket.socket) -> None:
+async def _run(config: AgentConfig, listener: socket.socket, tenure: Tenure) -> None:
     logs = EngineLogs(config.directory / "logs")
     desk = Desk(config, logs)
     prober = Prober()
@@ -67,15 +75,14 @@ async def _run(config: AgentConfig, listener: socket.socket) -> None:
         support=support,
         locate=locate,
         logs=logs,
+        running=partial(running_engines, logs.directory),
         environment=os.environ,
     )
     server = await _serving(desk, listener)
     try:
-        running = await anyio.to_thread.run_sync(running_engines, logs.directory)
-        supervisor = Supervisor(tools, Journal(config.directory), running)
-        desk.supervisor = supervisor
-        _log.info("agent of %s (pid %d) listens on %s", config.node, os.getpid(), config.listen)
-        await _until_signal(supervisor)
+        running = await anyio.to_thread.run_sync(tools.running)
+        supervisor = Supervisor(tools, Journal(config.directory, tenure.lost), running)
+        await _until_its_end(desk, supervisor, tenure)
     finally:
         with anyio.CancelScope(shield=True):
             await server.shutdown(sockets=[listener])
@@ -104,13 +111,31 @@ async def _serving(desk: Desk, listener: socket.socket) -> uvicorn.Server:
     return server
 
 
-async def _until_signal(supervisor: Supervisor) -> None:
+async def _until_its_end(desk: Desk, supervisor: Supervisor, tenure: Tenure) -> None:
+    """Take commands until a signal comes or the state directory is taken away."""
+    end = anyio.Event()
+
+    async def signalled(signals: AsyncIterator[signal.Signals]) -> None:
+        number = await anext(signals)
+        _log.info("%s: the agent ends, its engines go on", signal.Signals(number).name)
+        end.set()
+
+    async def tended() -> None:
+        while not tenure.lost():
+            supervisor.tend()
+            await anyio.sleep(TEND_EVERY)
+        _log.error("%s was deleted, moved or made anew: the agent ends, its engines go on", tenure.path.parent)
+        end.set()
+
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        await supervisor.greet()
+        desk.supervisor = supervisor
+        _log.info("agent of %s (pid %d) listens on %s", desk.config.node, os.getpid(), desk.config.listen)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(supervisor.run, name="supervisor")
-            async for number in signals:
-                _log.info("%s: the agent ends, its engines go on", signal.Signals(number).name)
-                break
+            tasks.start_soon(signalled, signals, name="signals")
+            tasks.start_soon(tended, name="state directory")
+            await end.wait()
             supervisor.close()
             tasks.cancel_scope.cancel()
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from reconciler.agent import ending, lifecycle
+from reconciler.agent.plain import plain
 from reconciler.domain.observed import ReplicaState
 from reconciler.engines.base import Health
 
@@ -33,8 +34,9 @@ async def serve(replica: Replica) -> float:
         return await ending.ended(replica)
     probe = engine.liveness()
     declaration = replica.record.entry.declaration
-    verdict = engine.judge(declaration, probe, await replica.ask(probe, LIVENESS_TIMEOUT))
-    await count(replica, engine)
+    answer = await replica.ask(probe, LIVENESS_TIMEOUT)
+    verdict = engine.judge(declaration, probe, answer)
+    await count(replica, engine, asks=answer.status is not None)
     if replica.record.stop is not None or not replica.alive():
         return 0.0
     replica.tools.logs.bound(replica.record.id)
@@ -48,16 +50,19 @@ async def serve(replica: Replica) -> float:
         elif now.seconds - replica.record.state_seconds_at >= UNHEALTHY_UNTIL_KILLED:
             return replica.kill(f"stopped answering for {UNHEALTHY_UNTIL_KILLED:.0f} s and was killed")
     elif watch.misses >= MISSES_UNTIL_UNHEALTHY:
-        _log.warning("%s: no answer to %d probes: %s", replica.record.id, watch.misses, verdict.detail)
+        _log.warning("%s: no answer to %d probes: %s", replica.record.id, watch.misses, plain(verdict.detail))
         replica.put(lifecycle.unhealthy(replica.record, now))
     else:
         replica.put(lifecycle.served(replica.record, now))
     return LIVENESS_EVERY
 
 
-async def count(replica: Replica, engine: EngineSupport) -> None:
-    """Read how many requests are in flight; not known is not nothing."""
-    in_flight = engine.read_load(await replica.ask(engine.load(), LIVENESS_TIMEOUT))
+async def count(replica: Replica, engine: EngineSupport, *, asks: bool = True) -> None:
+    """Read how many requests are in flight; not known is not nothing.
+
+    Without `asks` it is not known: one that just kept silent is not waited for a second time.
+    """
+    in_flight = engine.read_load(await replica.ask(engine.load(), LIVENESS_TIMEOUT)) if asks else None
     watch = replica.watch
     watch.gauges.running = None if in_flight is None else in_flight.running
     watch.gauges.waiting = None if in_flight is None else in_flight.waiting

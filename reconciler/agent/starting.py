@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from datetime import timedelta
 from functools import partial
@@ -12,11 +13,16 @@ import anyio.to_thread
 
 from reconciler.agent import ending, launching, lifecycle
 from reconciler.agent.drivers.base import StartFailed
-from reconciler.agent.journal import JournalUnwritable
+from reconciler.agent.journal import JournalUnwritable, file_stem
+from reconciler.agent.plain import plain
+from reconciler.agent.recovery import choose, with_process
 from reconciler.engines.base import Health, Verdict
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reconciler.agent.processes import Running
     from reconciler.agent.replica import Replica
     from reconciler.engines.base import EngineSupport
 
@@ -45,10 +51,15 @@ READINESS_TIMEOUT = timedelta(seconds=10)
 
 
 async def launch(replica: Replica) -> float:
-    """Pending: start the process once its GPUs are free."""
+    """Pending: start the process once its GPUs are free, or take it over when it runs already."""
     if not ending.group_gone(replica):
         return ending.GROUP_CHECK
-    holder = replica.home.gpu_holder(replica.record)
+    running = await anyio.to_thread.run_sync(replica.tools.running)
+    if replica.record.stop is not None:
+        return 0.0
+    if found := running.get(file_stem(replica.record.id)):
+        return _take_over(replica, found)
+    holder = replica.home.gpu_holder(replica.record, itertools.chain.from_iterable(running.values()))
     if holder is not None:
         replica.say(f"waiting for {holder} to free its GPUs")
         return WAIT_FOR_GPUS
@@ -61,6 +72,15 @@ async def launch(replica: Replica) -> float:
         replica.fail(error.message if error.hint is None else f"{error.message}; {error.hint}")
         return 0.0
     return FIRST_PROBE
+
+
+def _take_over(replica: Replica, found: Sequence[Running]) -> float:
+    """An engine writes into its log and no record knows of it: it is this replica; a second one must not start."""
+    kept = choose(found, None)
+    host = replica.tools.config.engine_host
+    replica.adopt(with_process(replica.record, kept, replica.now(), host))
+    _log.warning("%s: runs already as pid %d, without a record: taken over", replica.record.id, kept.identity.pid)
+    return 0.0
 
 
 async def _prepare_and_start(replica: Replica) -> None:
@@ -99,10 +119,11 @@ async def start(replica: Replica) -> float:
     if engine is None or not replica.alive():
         return await ending.ended(replica)
     for line in replica.watch.log.new_lines():
-        stage = engine.read_stage(line)
+        stage = engine.read_stage(plain(line))
         if stage is not None:
             replica.say(stage)
     verdict = await _readiness(replica, engine)
+    replica.watch.looks += 1
     if replica.record.stop is not None or not replica.alive():
         return 0.0
     if verdict.health is Health.OK:
@@ -120,15 +141,17 @@ def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
     watch, now = replica.watch, replica.now().seconds
     if verdict.health is Health.WRONG:
         watch.wrong_since = now if watch.wrong_since is None else watch.wrong_since
+        watch.wrong = f"it answers, and not as this replica should: {verdict.detail}"
         if now - watch.wrong_since >= WRONG_GRACE:
-            return f"it answers, and not as this replica should: {verdict.detail}"
+            return watch.wrong
     else:
-        watch.wrong_since = None
+        watch.wrong_since = watch.wrong = None
     if verdict.health is Health.LOADING:
         replica.say(watch.gauges.stage or verdict.detail or "loading")
     allowed = replica.record.entry.ready_timeout.total_seconds()
     if now - watch.progress_at >= allowed:
-        return f"not ready, and no progress for {allowed:.0f} s ({watch.gauges.stage or 'no answer'})"
+        seen = watch.gauges.stage or verdict.detail or "no answer"
+        return watch.wrong or f"not ready, and no progress for {allowed:.0f} s ({seen})"
     return None
 
 
@@ -144,8 +167,12 @@ async def _readiness(replica: Replica, engine: EngineSupport) -> Verdict:
 
 
 def _ready(replica: Replica) -> float:
-    record = lifecycle.became_ready(replica.record, replica.now())
+    record = replica.record
+    if replica.watch.adopted and replica.watch.looks == 1:  # it was ready before we asked; since when, nobody saw
+        record = record.model_copy(update={"launched_seconds_at": None})
+    record = lifecycle.became_ready(record, replica.now())
     replica.home.became_ready(record)  # first: what was ever ready is restarted, even by the next agent
     replica.put(record)
-    _log.info("%s: ready after %s s on %s", replica.record.id, replica.record.load_seconds, replica.record.url)
+    seconds = "taken over" if record.launched_seconds_at is None else f"after {record.load_seconds} s"
+    _log.info("%s: ready, %s, on %s", record.id, seconds, record.url)
     return 0.0

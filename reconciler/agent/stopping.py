@@ -12,6 +12,7 @@ from reconciler.agent.stop_moves import UNKNOWN_ENGINE_STOP, StopMove, stop_move
 if TYPE_CHECKING:
     from reconciler.agent.records import StopRecord
     from reconciler.agent.replica import Replica
+    from reconciler.engines.base import EngineSupport
 
 _log = logging.getLogger(__name__)
 
@@ -19,15 +20,11 @@ _log = logging.getLogger(__name__)
 async def stop(replica: Replica, stop: StopRecord) -> float | None:
     """Take the next move of its stop; None when it is gone."""
     if not replica.alive():
-        if replica.record.identity is not None:
-            await replica.exit_of(replica.record.identity)  # takes the zombie away
-        if ending.group_gone(replica):
-            _log.info("%s: stopped", replica.record.id)
-            replica.home.forget(replica.record.id)
-            return None
-        return ending.GROUP_CHECK
+        return await _bury(replica)
     engine, watch = replica.engine(), replica.watch
     behaviour = UNKNOWN_ENGINE_STOP if engine is None else engine.stop
+    if stop.unproven:
+        return await _prove(replica, engine)
     now = replica.now()
     move, pause = stop_move(
         stop, behaviour, now.seconds, idle_readings=watch.idle_readings, terminated=watch.terminated
@@ -48,6 +45,28 @@ async def stop(replica: Replica, stop: StopRecord) -> float | None:
         case unknown:
             assert_never(unknown)
     return pause
+
+
+async def _bury(replica: Replica) -> float | None:
+    """Its leader is gone: None once nothing of it is left."""
+    if replica.record.identity is not None:
+        await replica.exit_of(replica.record.identity)  # takes the zombie away
+    if not ending.group_gone(replica):
+        return ending.GROUP_CHECK
+    _log.info("%s: stopped", replica.record.id)
+    replica.home.forget(replica.record.id)
+    return None
+
+
+async def _prove(replica: Replica, engine: EngineSupport | None) -> float:
+    """Whether one that was taken over serves: what tells its load is drained, what does not is signalled at once."""
+    if engine is not None:
+        await serving.count(replica, engine)
+    if not replica.alive():
+        return 0.0
+    serves = replica.watch.gauges.running is not None
+    replica.put(lifecycle.drains(replica.record) if serves else lifecycle.intends_signal(replica.record, replica.now()))
+    return 0.0
 
 
 def _terminate(replica: Replica) -> None:

@@ -23,7 +23,7 @@ from reconciler.domain.assignment import ClaimGranted, Refusal, RunEntry, StopEn
 from reconciler.domain.observed import ForeignProcess, ReachableNode, ReplicaState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from reconciler.agent.journal import Journal
     from reconciler.agent.processes import Running
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+GREETED_WITHIN = 3.0
+"""Seconds: a serving engine answers one token in much less, and whoever waits for the agent waits twenty."""
+
+_UNSURE = frozenset({ReplicaState.STARTING, ReplicaState.UNHEALTHY})
+"""What an adopted engine may be recorded as although it serves."""
+
 
 class Supervisor:
     """Makes one node match its assignment. Only `run` and `wait_for_change` wait.
@@ -41,7 +47,7 @@ class Supervisor:
     what was begun. No command can come before that.
     """
 
-    def __init__(self, tools: Tools, journal: Journal, running: Mapping[str, Running]) -> None:
+    def __init__(self, tools: Tools, journal: Journal, running: Mapping[str, Sequence[Running]]) -> None:
         self._tools = tools
         self._journal = journal
         self._replicas: dict[str, Replica] = {}
@@ -50,8 +56,25 @@ class Supervisor:
         self._changes = 0
         self._change = anyio.Event()
         self._closing = False
-        self._foreign: tuple[ForeignProcess, ...] = ()
+        self._strays: tuple[Running, ...] = ()
         self._ledger = self._adopt(running)
+
+    async def greet(self) -> None:
+        """Ask what was taken over and did not count as ready, once and all at the same time, at most `GREETED_WITHIN`.
+
+        For before the first observation is answered: an engine that serves must not look as if it served nobody.
+        """
+        with anyio.move_on_after(GREETED_WITHIN):
+            async with anyio.create_task_group() as tasks:
+                for replica in self._replicas.values():
+                    if replica.watch.adopted and replica.record.state in _UNSURE:
+                        tasks.start_soon(replica.guarded_step, name=f"first look at {replica.record.id}")
+
+    def tend(self) -> None:
+        """Write again what is not on disk: because it could not be written, or because somebody removed it."""
+        self._ledger.write_again()
+        for replica_id, replica in self._replicas.items():
+            replica.write_down(on_disk=self._journal.holds_replica(replica_id))
 
     async def run(self) -> None:
         """Supervise every replica for ever. Cancelling it leaves all engines running."""
@@ -116,7 +139,7 @@ class Supervisor:
             gpus=declared_gpus(config),
             engines=installed_engines(config, self._tools.support),
             replicas=tuple(replica.observe(moment) for _, replica in sorted(self._replicas.items())),
-            foreign=self._foreign,
+            foreign=self._foreign(),
             load_times=node.load_times,
         )
 
@@ -155,13 +178,16 @@ class Supervisor:
             if replica.record.state is ReplicaState.PENDING:
                 replica.wake()
 
-    def gpu_holder(self, record: ReplicaRecord) -> str | None:
-        """Id of another replica whose process holds, or is about to hold, a GPU of this one."""
+    def gpu_holder(self, record: ReplicaRecord, engines: Iterable[Running]) -> str | None:
+        """Who holds, or is about to hold, a GPU of this one: another replica, or an engine without a record."""
         gpus = own_gpus(record.entry, self._tools.config.node)
         for replica_id, replica in self._replicas.items():
             holds = replica.record.identity is not None or replica.record.state is ReplicaState.STARTING
             if replica_id != record.id and holds and gpus & own_gpus(replica.record.entry, self._tools.config.node):
                 return replica_id
+        for each in self._without_record(engines):
+            if not gpus.isdisjoint(each.gpus):
+                return f"pid {each.identity.pid}, an engine without a record (agent stop --engines ends it),"
         return None
 
     def ports_taken(self, replica_id: str) -> Collection[int]:
@@ -179,20 +205,24 @@ class Supervisor:
 
     # How it does it.
 
-    def _adopt(self, running: Mapping[str, Running]) -> Ledger:
+    def _adopt(self, running: Mapping[str, Sequence[Running]]) -> Ledger:
         tools, moment = self._tools, self._tools.clock.read()
-        recovered = recover(self._journal.open(), running, moment, boot_id=tools.boot_id, host=tools.config.engine_host)
-        self._foreign = recovered.foreign
+        contents = self._journal.open()
+        recovered = recover(contents, running, moment, boot_id=tools.boot_id, host=tools.config.engine_host)
+        self._strays = recovered.strays
+        for stray in recovered.strays:
+            _log.warning("pid %d is an engine without a record: %s", stray.identity.pid, stray.command)
         self._ledger = Ledger(recovered.node, self._journal, moment)
-        for record in recovered.replicas.values():
-            self._adopt_replica(record)
+        for replica_id, record in recovered.replicas.items():
+            self._adopt_replica(record, contents.replicas.get(replica_id))
         if recovered.node.assignment is not None:
             self._carry_out(recovered.node.assignment)
         _log.info("holding %d replicas; %d engines run", len(self._replicas), len(running))
         return self._ledger
 
-    def _adopt_replica(self, record: ReplicaRecord) -> None:
+    def _adopt_replica(self, record: ReplicaRecord, written: ReplicaRecord | None) -> None:
         tools = self._tools
+        alive = record.identity is not None and tools.driver.alive(record.identity)
         why = partial(
             why_ended, record.entry, Exit(), logs=tools.logs, secrets=tools.config.secrets, support=tools.support
         )
@@ -200,14 +230,16 @@ class Supervisor:
             record,
             tools.clock.read(),
             boot_id=tools.boot_id,
-            alive=record.identity is not None and tools.driver.alive(record.identity),
+            alive=alive,
             why=why,
             ever_ready=self.was_ready(record.entry.digest),
         )
         if now is None:
             self.forget(record.id)
             return
-        self._hold(record).put(now)
+        replica = self._hold(now)
+        replica.watch.adopted = alive
+        replica.write_down(on_disk=now == written)
         _log.info("%s: taken over, %s", record.id, now.state)
 
     def _hold(self, record: ReplicaRecord) -> Replica:
@@ -231,6 +263,14 @@ class Supervisor:
                     self._replicas[entry.id].stop(entry)
                 case _:
                     pass  # it is gone already; or it asks for weights, and those of this form lie on the node
+
+    def _foreign(self) -> tuple[ForeignProcess, ...]:
+        alive = (each for each in self._without_record(self._strays) if self._tools.driver.alive(each.identity))
+        return tuple(ForeignProcess(pid=each.identity.pid, command=each.command) for each in alive)
+
+    def _without_record(self, engines: Iterable[Running]) -> Iterator[Running]:
+        held = {replica.record.identity for replica in self._replicas.values()}
+        return (each for each in engines if each.identity not in held)
 
 
 def _held(record: ReplicaRecord) -> Held:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import timedelta
     from pathlib import Path
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reconciler.agent.config import AgentConfig
     from reconciler.agent.drivers.base import Driver
     from reconciler.agent.logs import EngineLogs
+    from reconciler.agent.processes import Running
     from reconciler.agent.records import ReplicaRecord
     from reconciler.domain.model_spec import Engine
     from reconciler.engines.base import Answer, EngineSupport, Probe
@@ -40,6 +41,8 @@ class Tools:
     locate: Callable[[str], Path]
     """A source's files on this node; WeightsError when they are not there. May block."""
     logs: EngineLogs
+    running: Callable[[], Mapping[str, tuple[Running, ...]]]
+    """Engines of this state directory in the process table, by log stem. Reads all processes: not for the loop."""
     environment: Mapping[str, str]
     """Of the agent; engines get a small part of it."""
 
@@ -59,8 +62,8 @@ class Home(Protocol):
         """The replica is gone, with its process."""
         ...
 
-    def gpu_holder(self, record: ReplicaRecord) -> str | None:
-        """Id of another replica whose process holds a GPU of this one."""
+    def gpu_holder(self, record: ReplicaRecord, engines: Iterable[Running]) -> str | None:
+        """Who holds a GPU of this one: another replica, or one of these engines that no replica accounts for."""
         ...
 
     def ports_taken(self, replica_id: str) -> Collection[int]:

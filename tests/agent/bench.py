@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+
 from reconciler.agent.config import AgentConfig
 from reconciler.agent.journal import Journal
 from reconciler.agent.logs import EngineLogs
@@ -23,6 +25,7 @@ from tests.agent.fake_driver import FakeDriver
 
 if TYPE_CHECKING:
     from reconciler.agent.clock import Moment
+    from reconciler.agent.processes import Running
     from reconciler.agent.replica import Replica
     from reconciler.domain.declaration import Declaration
     from reconciler.domain.observed import ObservedReplica, ReachableNode
@@ -74,9 +77,12 @@ class ScriptedProber:
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, str, timedelta]] = []
+        self.hangs = False
 
     async def send(self, url: str, probe: Probe, timeout: timedelta) -> Answer:  # noqa: ASYNC109  # as in Prober
         self.asked.append((url, probe.path, timeout))
+        if self.hangs:
+            await anyio.sleep_forever()
         return self.answers.get(probe.path, SILENT)
 
 
@@ -102,6 +108,8 @@ class Bench:
     missing: set[str] = field(default_factory=set)
     generation: int = 0
     epoch: int = 0
+    running: dict[str, tuple[Running, ...]] = field(default_factory=dict)
+    """The process table, as the next look finds it."""
 
     def __post_init__(self) -> None:
         self.config = AgentConfig(
@@ -125,9 +133,10 @@ class Bench:
             support=lambda kind: ScriptedEngine() if kind is Engine.LLAMACPP else None,
             locate=self._locate,
             logs=self.logs,
+            running=lambda: self.running,
             environment={"PATH": "/bin", "AWS_SECRET": "x", "HOME": "/home/ada"},
         )
-        self.supervisor = Supervisor(tools, Journal(self.config.directory), {})
+        self.supervisor = Supervisor(tools, Journal(self.config.directory), self.running)
 
     def _locate(self, source: str) -> Path:
         if source in self.missing:

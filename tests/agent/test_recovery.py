@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reconciler.agent import lifecycle
 from reconciler.agent.drivers.base import ProcessIdentity
 from reconciler.agent.journal import Contents, file_stem
@@ -19,11 +21,15 @@ NODE = NodeRecord(agent_starts=4, epoch=9, accepted=(9, 1), assignment=assignmen
 TORN = (Path("torn.json"),)
 
 
-def running(*ports: int, stem: str = file_stem(ENTRY.id), identity: ProcessIdentity = HERE) -> dict[str, Running]:
-    return {stem: Running(identity, "llama-server --port 20000", ports)}
+def running(*ports: int) -> dict[str, tuple[Running, ...]]:
+    return {file_stem(ENTRY.id): (engine(*ports),)}
 
 
-def start(contents: Contents, runs: dict[str, Running] | None = None) -> Recovered:
+def engine(*ports: int, identity: ProcessIdentity = HERE, listens: bool = True) -> Running:
+    return Running(identity, "llama-server --port 20000", ports, listens=listens)
+
+
+def start(contents: Contents, runs: dict[str, tuple[Running, ...]] | None = None) -> Recovered:
     return recover(contents, runs or {}, moment(100), boot_id=BOOT, host="127.0.0.1")
 
 
@@ -52,7 +58,7 @@ def test_epochs_grow_even_when_the_node_record_is_lost() -> None:
 def test_a_known_process_changes_nothing() -> None:
     recovered = start(Contents(node=NODE, replicas={ENTRY.id: ready()}), running(20_000))
     assert recovered.replicas == {ENTRY.id: ready()}
-    assert recovered.foreign == ()
+    assert recovered.strays == ()
 
 
 def test_a_replica_whose_record_is_lost_is_found_by_assignment_and_process_table() -> None:
@@ -88,7 +94,40 @@ def test_a_stop_finds_its_process_too() -> None:
     assert record.identity == HERE
 
 
+@pytest.mark.parametrize("state", [ReplicaState.READY, ReplicaState.FAILED, ReplicaState.PENDING])
+def test_a_process_that_the_record_does_not_know_is_starting_whatever_the_record_says(state: ReplicaState) -> None:
+    """A journal of before, or one that could not be written."""
+    other = HERE.model_copy(update={"pid": 9})
+    before = ready().model_copy(update={"state": state, "identity": other})
+    record = start(Contents(node=NODE, replicas={ENTRY.id: before}), running(20_777)).replicas[ENTRY.id]
+    assert (record.state, record.identity) == (ReplicaState.STARTING, HERE)
+    assert (record.port, record.url) == (20_777, "http://127.0.0.1:20777")
+
+
+def test_of_several_engines_of_one_replica_one_is_kept_and_the_others_are_shown() -> None:
+    """The one that listens, then the one that the record knows, then the oldest."""
+    first, second, third = (HERE.model_copy(update={"pid": pid, "started_at": float(pid)}) for pid in (1, 2, 3))
+    stem, known = file_stem(ENTRY.id), Contents(node=NODE, replicas={ENTRY.id: lifecycle.launched(ready(), third)})
+    for listening, contents, kept in (
+        ({1, 2, 3}, Contents(node=NODE), first),
+        ({2, 3}, Contents(node=NODE), second),
+        ({1, 2, 3}, known, third),
+        ({1, 2}, known, first),
+        (set[int](), Contents(node=NODE), first),
+    ):
+        engines = tuple(engine(20_000, identity=each, listens=each.pid in listening) for each in (third, first, second))
+        recovered = start(contents, {stem: engines})
+        assert recovered.replicas[ENTRY.id].identity == kept
+        assert {each.identity for each in recovered.strays} == {first, second, third} - {kept}
+
+
+def test_what_was_ready_is_known_from_the_replicas_when_the_node_record_is_lost() -> None:
+    node = start(Contents(replicas={ENTRY.id: ready()})).node
+    assert node.ready_digests == (ENTRY.digest,)
+    assert [(each.model, each.seconds) for each in node.load_times] == [("tiny", 1.0)]
+
+
 def test_an_engine_of_which_no_entry_is_left_is_foreign() -> None:
     recovered = start(Contents(unreadable=TORN), running(20_000))
     assert recovered.replicas == {}
-    assert [(each.pid, each.command) for each in recovered.foreign] == [(10, "llama-server --port 20000")]
+    assert [(each.identity.pid, each.command) for each in recovered.strays] == [(10, "llama-server --port 20000")]

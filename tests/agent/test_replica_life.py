@@ -38,6 +38,15 @@ async def test_requests_in_flight_are_a_gauge_that_moves_no_revision(bench: Benc
     assert bench.supervisor.revision == before
 
 
+async def test_one_that_keeps_silent_is_asked_once_a_look(bench: Bench) -> None:
+    """Three misses take 25 s: no second question may wait for its time-out behind the first."""
+    bench.prober.answers.clear()
+    bench.prober.asked.clear()
+    await bench.after(5)
+    assert [path for _, path, _ in bench.prober.asked] == [HEALTH.path]
+    assert (bench.one().running, bench.one().waiting) == (None, None)
+
+
 async def test_time_alone_moves_no_revision(bench: Bench) -> None:
     before = bench.supervisor.revision
     await bench.through(600)
