@@ -69,11 +69,7 @@ def end_agent(state_dir: Path, *, displaced: bool = False) -> list[str]:
     driver = ProcessDriver()
     if not displaced:
         _wait_for_other_stop(state_dir)
-    agents = lock_owners(lock_path(state_dir), displaced=displaced)
-    if not agents and not displaced and is_locked(state_dir):  # it may have come while we looked
-        agents = lock_owners(lock_path(state_dir))
-    if not agents and not displaced and is_locked(state_dir):
-        raise AgentError(f"a process that cannot be seen holds the lock in {agent_directory(state_dir)}")
+    agents = lock_owners(lock_path(state_dir), displaced=True) if displaced else _holders(state_dir)
     for number, seconds in ((SIGTERM, AGENT_ENDS_WITHIN), (SIGKILL, KILLED_WITHIN)):
         for agent in agents:
             driver.signal(agent, number)
@@ -83,6 +79,18 @@ def end_agent(state_dir: Path, *, displaced: bool = False) -> list[str]:
     if left:
         raise AgentError(f"the agent (pid {', '.join(left)}) does not end, not even by SIGKILL")
     return [f"agent stopped (pid {agent.pid})" for agent in agents] or ["no agent was running"]
+
+
+def _holders(state_dir: Path) -> list[ProcessIdentity]:
+    """Who holds the lock; one that comes while we look, or is just dying, is waited for: the lock tells of it."""
+    deadline = time.monotonic() + KILLED_WITHIN
+    while True:
+        agents = list(lock_owners(lock_path(state_dir), displaced=False))
+        if agents or not is_locked(state_dir):
+            return agents
+        if time.monotonic() >= deadline:
+            raise AgentError(f"a process that cannot be seen holds the lock in {agent_directory(state_dir)}")
+        time.sleep(LOOK_EVERY)
 
 
 def _wait_for_other_stop(state_dir: Path) -> None:
