@@ -35,6 +35,15 @@ class Latent:
 
 
 @dataclass(frozen=True, slots=True)
+class Narrow:
+    """Queries and outputs that go through fewer numbers than the heads have (DeepSeek-V4)."""
+
+    query_rank: int
+    output_rank: int
+    output_groups: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attention:
     """Attention of one layer. Cache per token: `kv_heads` x (`head_dim` + `value_dim`), or the latent vector."""
 
@@ -49,6 +58,15 @@ class Attention:
     """It reads the cache of an earlier layer and holds none."""
     gate: int = 0
     """Outputs a head of a gate on what attention gives, a matrix of its own; 0 when there is none."""
+    chunked: bool = False
+    """`window` is the length of chunks that do not look at each other (Llama 4)."""
+    index_dim: int = 0
+    """Numbers a token that an indexer of its own caches to choose what it looks at (DSA); 0 without one."""
+    index_heads: int = 0
+    """Heads of that indexer."""
+    narrow: Narrow | None = None
+    compression: int | None = None
+    """Tokens that share one cached vector beside its window (DeepSeek-V4); 0: the window alone; None: not so built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,8 @@ class Recurrent:
     """Taps of the convolution before it."""
     rank: int = 0
     """Rank of the time step (Mamba 1) or of the gates (delta)."""
+    state_dtype: str | None = None
+    """Type of its state as the config writes it; None leaves it to the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +131,10 @@ class Bridge:
     middle: int
     target: int
     gated: bool = False
+    copies: int = 1
+    """How many of them there are, such as one for each layer that is tapped."""
+    whole: bool = False
+    """Its model file never splits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +154,12 @@ class Tower:
     bridges: tuple[Bridge, ...] = ()
     unquantized: tuple[str, ...] = ()
     """Of attention, mlp and bridges those that stay in 16 bit whatever a quantization config says."""
+    patch: int = 0
+    """Numbers of the input that its first layer joins into one token; 0 where not known."""
+    positions: int = 0
+    """Rows of its learned position table."""
+    whole: bool = False
+    """Its model file never splits it."""
 
 
 class Scheme(StrEnum):
@@ -189,6 +219,8 @@ class Quantization:
     """GPTQ with activation order (desc_act) over groups."""
     algorithm: str | None = None
     """ModelOpt's quant_algo, as written."""
+    cache_dtype: str | None = None
+    """Type of the KV cache that the checkpoint carries scales for: fp8 or nvfp4; None when it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +267,12 @@ class Shape:
     """Dense feed-forward parts have a gate beside the up projection."""
     positions: int | None = None
     """Rows of a learned position table that is split like the vocabulary."""
+    beside: tuple[int, int] | None = None
+    """Rows and width of an embedding table beside the first, for all layers together (Gemma 3n)."""
+    rotary: int = 0
+    """Numbers of the tables of sines and cosines for its positions."""
+    predicted: int = 0
+    """Layers in its files that predict further tokens (MTP); engines leave them out unless they draft with them."""
     remote_code: bool = False
     """The config names Python code of its own (auto_map)."""
     file: str = "config.json"

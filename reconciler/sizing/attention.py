@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reconciler.domain.shape import Attention, Latent
+from reconciler.domain.shape import Attention, Latent, Narrow
 from reconciler.sizing.fields import LARGEST_FIGURE
 from reconciler.sizing.layer_kinds import KINDS, SLIDING
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reconciler.sizing.fields import Fields
+
+INDEXED_COMPRESSION = 4
+"""Layers of DeepSeek-V4 that join this many tokens choose among them with an indexer; coarser ones look at all."""
 
 
 def read_attention(fields: Fields, family: Mapping[str, Any], hidden: int) -> Attention | None:
@@ -26,7 +30,13 @@ def read_attention(fields: Fields, family: Mapping[str, Any], hidden: int) -> At
     if latent is not None:
         gate = _gate(fields, family, latent.value_dim)
         return Attention(heads, kv_heads, latent.nope_dim + latent.rope_dim, latent.value_dim, latent=latent, gate=gate)
-    return Attention(heads, kv_heads, width, value or width, gate=_gate(fields, family, value or width))
+    gate = _gate(fields, family, value or width)
+    return Attention(heads, kv_heads, width, value or width, gate=gate, narrow=_narrow(fields))
+
+
+def _narrow(fields: Fields) -> Narrow | None:
+    outputs, queries, groups = (fields.whole(name) for name in ("o_lora_rank", "q_lora_rank", "o_groups"))
+    return Narrow(queries, outputs, groups) if outputs and queries and groups else None
 
 
 def _gate(fields: Fields, family: Mapping[str, Any], value_dim: int) -> int:
@@ -107,7 +117,38 @@ def layer_attention(fields: Fields, base: Attention | None, kind: str, index: in
             return None
         kv_heads = heads // group if type(group) is int and group > 0 else kv_heads
     gate = value if base.gate == base.value_dim else base.gate
-    return Attention(heads, kv_heads, width, value, window, base.latent, shares_cache=shares, gate=gate)
+    chunked = (
+        window is not None and fields.whole("sliding_window") is None and bool(fields.whole("attention_chunk_size"))
+    )
+    own_cache = Attention(heads, kv_heads, width, value, window, base.latent, shares, gate, chunked)
+    return _sparse(fields, replace(own_cache, narrow=base.narrow) if base.narrow is not None else own_cache, index)
+
+
+def _sparse(fields: Fields, attention: Attention, index: int) -> Attention:
+    """What sparse attention caches besides: an indexer's keys (DSA), vectors for many tokens at once (DeepSeek-V4)."""
+    width = fields.whole("index_head_dim") if fields.written("index_topk") is not None else None
+    ratios = fields.items("compress_ratios")
+    if ratios is not None and index < len(ratios) and type(ratios[index]) is int:
+        indexed = ratios[index] == INDEXED_COMPRESSION
+        heads = fields.whole("index_n_heads") or 0
+        return replace(
+            attention,
+            compression=ratios[index],
+            index_dim=width or 0 if indexed else 0,
+            index_heads=heads if indexed else 0,
+        )
+    if not width or attention.latent is None or _index_shared(fields, index):
+        return attention
+    return replace(attention, index_dim=width, index_heads=fields.whole("index_n_heads") or 0)
+
+
+def _index_shared(fields: Fields, index: int) -> bool:
+    """Some layers use the choice of an earlier one: by a pattern of letters, or every so many layers (IndexCache)."""
+    pattern = fields.written("index_topk_pattern")
+    if isinstance(pattern, str | list):
+        return index < len(pattern) and pattern[index] == "S"
+    every, offset = fields.whole("index_topk_freq") or 1, fields.whole("index_skip_topk_offset")
+    return max(index - (2 if offset is None else offset) + 1, 0) % every != 0
 
 
 def _own_figures(fields: Fields, kind: str, index: int) -> dict[str, int]:

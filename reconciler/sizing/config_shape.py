@@ -12,6 +12,7 @@ from reconciler.sizing.feed_forward import top_level_experts
 from reconciler.sizing.fields import Fields, Remarks
 from reconciler.sizing.layers import MOST_LAYERS, count_layers, read_layers
 from reconciler.sizing.quantization import read_quantization
+from reconciler.sizing.rotary import rotary_numbers
 from reconciler.sizing.towers import read_towers
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
 """Where a composite config keeps its language model; Qwen-Omni nests it twice."""
+PREDICTING_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+"""DeepSeek and GLM; Qwen3.5; MiniMax: layers that draft, which the config counts apart."""
 
 
 def read_config(
@@ -62,7 +65,7 @@ def read_config(
         kv_heads=attention.kv_heads if attention and any(each.attention for each in layers) else 0,
         layers=layers,
         experts=top_level_experts(text),
-        tied=text.flag("tie_word_embeddings", default=top.flag("tie_word_embeddings")),
+        tied=_tied(text, top),
         towers=read_towers(top, text, family),
         quantization=quantization,
         trained=read_trained(text, top, model_max_length),
@@ -70,6 +73,9 @@ def read_config(
         encoder=family.get("body") == "encoder",
         gated=_gated(text, family),
         positions=_positions(text, family),
+        beside=_beside(text, count, vocabulary or 0),
+        rotary=rotary_numbers(text, attention),
+        predicted=text.whole(*PREDICTING_KEYS) or 0,
         remote_code=isinstance(config.get("auto_map"), dict),
         assumed=tuple(remarks.assumed),
         unknown=tuple(remarks.unknown),
@@ -105,6 +111,18 @@ def _gated(text: Fields, family: Mapping[str, Any]) -> bool:
 
 def _positions(text: Fields, family: Mapping[str, Any]) -> int | None:
     return text.whole("max_position_embeddings") if family.get("split_positions") else None
+
+
+def _tied(text: Fields, top: Fields) -> bool:
+    """What is written counts, in the language model's section first; then its family's default."""
+    said = next((value for each in (text, top) if isinstance(value := each.written("tie_word_embeddings"), bool)), None)
+    return text.flag("tie_word_embeddings", default=top.flag("tie_word_embeddings")) if said is None else said
+
+
+def _beside(text: Fields, layers: int, vocabulary: int) -> tuple[int, int] | None:
+    """Gemma 3n and the small Gemma 4 embed every token once more for each layer."""
+    width = text.whole("hidden_size_per_layer_input")
+    return (text.whole("vocab_size_per_layer_input") or vocabulary, width * layers) if width else None
 
 
 def _wonder_about(layers: tuple[Layer, ...], text: Fields, remarks: Remarks) -> None:

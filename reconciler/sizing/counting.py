@@ -44,7 +44,7 @@ class CountingRules:
     version: str
     division: Division
     share: float
-    """Default of `memory_share`; for llama.cpp 1."""
+    """Default of `memory_share`; for llama.cpp 1; 0 where the engine works it out for each card (SGLang)."""
     windows: Windows
     block_tokens: int
     """Default block (page) size in tokens; llama.cpp's is what contexts are rounded up to."""
@@ -53,3 +53,13 @@ class CountingRules:
     refuses_short_pool: bool = True
     """Whether the engine itself refuses to start when one full request does not fit its cache."""
     known: bool = True
+    batches_in_flight: int = 2
+    """Batches whose tokens a window keeps besides itself (vLLM from 0.26, asynchronous scheduling; 1 before)."""
+    states_per_request: int = 2
+    """Recurrent states one request holds with a prefix cache (vLLM from 0.20; 1 before, when hybrids had none)."""
+    tokens_by_request: bool = True
+    """Whether the engine prints its cache size as full-length requests x length (vLLM from 0.21). Before, it printed
+    blocks by group x block, which counts windows and states like full attention."""
+    refuses_many_states: bool = False
+    """Whether it refuses to serve more requests at once than its cache has blocks, where models keep states and CUDA
+    graphs are on (vLLM from 0.16)."""

@@ -35,19 +35,23 @@ ALL_LINEAR = frozenset({"Linear", "torch.nn.Linear", "linear"})
 @lru_cache(maxsize=4096)
 def covering(module: Module, quantization: Quantization) -> tuple[QuantPart, ...]:
     """The different ways in which layers of this module are stored; empty when all stay in 16 bit."""
-    if not module.quantized:
+    return tuple(part for part, _ in covered_layers(module, quantization))
+
+
+@lru_cache(maxsize=4096)
+def covered_layers(module: Module, quantization: Quantization) -> tuple[tuple[QuantPart, tuple[int | None, ...]], ...]:
+    """Each way in which this module is stored, with its layers (None: outside the layers); the others are in 16 bit."""
+    if not module.quantized or (module.where and _leaves_tower(module.where, quantization)):
         return ()
-    if module.where and _leaves_tower(module.where, quantization):
-        return ()
-    found: dict[QuantPart, None] = {}
+    found: dict[QuantPart, list[int | None]] = {}
     for layer in module.layers or (None,):
         names = _names(module, layer)
         if not module.where and _skipped(names, _concerning(quantization.skipped, layer), quantization.matching):
             continue
         part = next((part for part in quantization.parts if _targeted(names, module, part, layer, quantization)), None)
         if part is not None:
-            found[part] = None
-    return tuple(found)
+            found.setdefault(part, []).append(layer)
+    return tuple((part, tuple(layers)) for part, layers in found.items())
 
 
 def _names(module: Module, layer: int | None) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from reconciler.domain.shape import (
     Trained,
     Unreadable,
 )
+from reconciler.domain.tables import table
 from reconciler.sizing.fields import LARGEST_FIGURE
 from reconciler.sizing.layers import MOST_LAYERS
 
@@ -49,6 +50,8 @@ def read_gguf(metadata: object) -> Shape | Unreadable:
         return Unreadable(f"the GGUF metadata has no {name}.{'embedding_length' if count else 'block_count'}")
     if count > MOST_LAYERS:
         return Unreadable(f"the GGUF metadata has {count} layers, expected at most {MOST_LAYERS}")
+    # Layers that predict further tokens stand at the end; they are not loaded unless asked for.
+    count = max(1, count - (header.whole("nextn_predict_layers") or 0))
     layers = tuple(_layer(header, hidden, index) for index in range(count))
     first = next((layer.attention for layer in layers if layer.attention is not None), None)
     vocabulary = header.whole("vocab_size") or _tokens(metadata)
@@ -67,6 +70,7 @@ def read_gguf(metadata: object) -> Shape | Unreadable:
         quantization=Quantization("gguf", (QuantPart(Scheme.GGUF),)),
         trained=Trained(trained, f"{name}.context_length") if trained else None,
         encoder=metadata.get(f"{name}.attention.causal") is False,
+        gated=name not in table("llamacpp_models")["ungated"],
         file="gguf",
         unknown=tuple(header.unknown),
     )
@@ -103,6 +107,12 @@ def _layer(header: _Header, hidden: int, index: int) -> Layer:
     experts = _experts(header, index)
     recurrent = _recurrent(header, hidden)
     attention = _attention(header, hidden, index)
+    interval = header.whole("full_attention_interval") or table("llamacpp_models")["intervals"].get(header.name)
+    if recurrent is not None and interval:
+        full = (index + 1) % interval == 0
+        attention, recurrent = (attention, None) if full else (None, recurrent)
+    if header.name.startswith("nemotron_h") and header.whole("feed_forward_length", index):
+        attention = recurrent = None  # its layers are one of the three
     if recurrent is not None and recurrent.kind is not Recurrence.SHORT_CONVOLUTION and attention is not None:
         # Hybrids write KV heads a layer: 0 marks the recurrent ones; llama.cpp's Falcon-H1 has both in each.
         recurrent = recurrent if header.name == "falcon-h1" or not _is_listed(header) else None
@@ -120,7 +130,9 @@ def _attention(header: _Header, hidden: int, index: int) -> Attention | None:
     kv_heads = header.whole("attention.head_count_kv", index)
     if not heads or kv_heads == 0:
         return None
-    width = header.whole("attention.key_length") or hidden // heads
+    window = _window(header, index)
+    narrower = "_swa" if window is not None else ""
+    width = header.whole(f"attention.key_length{narrower}") or header.whole("attention.key_length") or hidden // heads
     rank = header.whole("attention.kv_lora_rank")
     latent = None
     if rank:
@@ -132,27 +144,41 @@ def _attention(header: _Header, hidden: int, index: int) -> Attention | None:
         heads,
         kv_heads or heads,
         width,
-        header.whole("attention.value_length") or width,
-        window=_window(header, index),
+        header.whole(f"attention.value_length{narrower}") or header.whole("attention.value_length") or width,
+        window=window,
         latent=latent,
         shares_cache=index >= (header.whole("block_count") or 0) - (header.whole("attention.shared_kv_layers") or 0),
     )
 
 
 def _window(header: _Header, index: int) -> int | None:
-    """The window of one layer: a pattern of flags or of every nth layer says which look at all."""
-    window = header.whole("attention.sliding_window")
+    """The window of one layer: a pattern of flags or of every nth layer says which look at all.
+
+    Without a pattern llama.cpp has one for each architecture; without that it keeps all layers whole.
+    """
+    known = table("llamacpp_models")["windows"].get(header.name)
+    written = header.whole("attention.sliding_window")
+    window = known["window"] if known and "window" in known and written != 0 else written
     pattern = header.metadata.get(f"{header.name}.attention.sliding_window_pattern")
     if isinstance(pattern, list) and index < len(pattern):
         return window if pattern[index] else None
-    if type(pattern) is int and pattern > 0:
-        return None if (index + 1) % pattern == 0 else window
-    return window or None
+    if type(pattern) is not int or pattern < 0:
+        if known is None:
+            return None
+        pattern = known["every"]
+    if pattern == 0:
+        return window or None
+    full = index % pattern == 0 if known and known.get("first") else (index + 1) % pattern == 0
+    return None if full else window or None
 
 
 def _experts(header: _Header, index: int) -> Experts | None:
     count = header.whole("expert_count")
     if not count or index < (header.whole("leading_dense_block_count") or 0):
+        return None
+    if (index + 1) % (header.whole("interleave_moe_layer_step") or 1):
+        return None
+    if header.name.startswith("nemotron_h") and not header.whole("feed_forward_length", index):
         return None
     width = header.whole("expert_feed_forward_length") or header.whole("feed_forward_length", index) or 0
     shared = header.whole("expert_shared_feed_forward_length") or width * (header.whole("expert_shared_count") or 0)

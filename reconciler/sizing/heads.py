@@ -229,7 +229,7 @@ def _towers(shape: Shape, ask: ParallelAsk, width: int, row: Mapping[str, Any]) 
     if shape.architecture in row["whole_if_uneven"] and any(each.heads % width for each in shape.towers):
         return
     for tower in shape.towers:
-        if tower.heads and tower.heads % width and not heads_whole:
+        if tower.heads and tower.heads % width and not (heads_whole or tower.whole):
             refusal = Refusal(
                 Reason.VISION_SPLIT,
                 f"{tower.heads} heads of the {_called(tower.sense)} do not divide by {width}",

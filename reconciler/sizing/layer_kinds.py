@@ -17,6 +17,7 @@ FULL, SLIDING, RECURRENT, NONE = "full", "sliding", "recurrent", "none"
 
 KINDS = {
     "full_attention": FULL, "attention": FULL, "global": FULL, "hybrid": FULL, "sparse": FULL, "*": FULL,
+    "deepseek_sparse_attention": FULL,
     "sliding_attention": SLIDING, "chunked_attention": SLIDING, "local": SLIDING, "sliding_window": SLIDING,
     "linear_attention": RECURRENT, "mamba": RECURRENT, "mamba2": RECURRENT, "conv": RECURRENT, "recurrent": RECURRENT,
     "kda": RECURRENT, "M": RECURRENT, "-": NONE, "E": NONE, "mlp": NONE, "moe": NONE,
@@ -84,7 +85,8 @@ def _mixed(fields: Fields, count: int, recurrent: Recurrent) -> list[str]:
     return [FULL if index in full else RECURRENT for index in range(count)]
 
 
-_ALTERNATING = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "cohere2": 4, "gemma3n_text": 5, "gemma4_text": 6}
+_ALTERNATING = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "cohere2": 4, "gemma3n_text": 5, "gemma4_text": 6,
+                "llama4": 4, "llama4_text": 4}  # fmt: skip
 """Every so many layers one looks at all tokens, where the config writes no pattern of its own (transformers)."""
 
 
@@ -101,9 +103,9 @@ def _windows(fields: Fields, count: int) -> list[str]:
         return [FULL if pattern[index % len(pattern)] == "G" else SLIDING for index in range(count)]
     if isinstance(pattern, list) and len(pattern) >= count:  # MiMo-V2: 1 is sliding
         return [SLIDING if flag == 1 else FULL for flag in pattern[:count]]
-    every = pattern if type(pattern) is int and pattern > 0 else _ALTERNATING.get(fields.model_type)
-    if every is None and (flags := fields.items("no_rope_layers")) is not None and len(flags) >= count:
+    if (flags := fields.items("no_rope_layers")) is not None and len(flags) >= count:
         return [SLIDING if flag == 1 else FULL for flag in flags[:count]]  # Llama 4: layers with RoPE are chunked
+    every = pattern if type(pattern) is int and pattern > 0 else _ALTERNATING.get(fields.model_type)
     if every is None and (first := fields.whole("max_window_layers")) is not None:
         return [FULL if index < first else SLIDING for index in range(count)]
     if every is None:

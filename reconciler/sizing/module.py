@@ -33,6 +33,7 @@ class Part(StrEnum):
     RECURRENT = "recurrent"
     TOWER = "tower"
     VOCABULARY = "vocabulary"
+    NORM = "norm"
 
 
 @dataclass(frozen=True, slots=True)

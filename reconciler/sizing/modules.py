@@ -65,8 +65,14 @@ def _attention(
 ) -> Iterator[Module]:
     path, hidden = family.get("attention", "self_attn"), shape.hidden
     width = attention.heads * attention.value_dim
+    if attention.narrow is not None:
+        yield from _narrow(shape, attention, path, layers)
+        return
     if attention.latent is not None:
         yield from _latent(shape, attention, path, layers)
+    elif attention.shares_cache and family.get("shared_queries"):
+        queries = attention.heads * attention.head_dim
+        yield Module(Part.ATTENTION, Split.COLUMN, f"{path}.q_proj", hidden, (queries,), layers=layers)
     elif family.get("separate_qkv"):
         sizes = {
             "q_proj": attention.heads * attention.head_dim,
@@ -118,6 +124,20 @@ def _latent(shape: Shape, attention: Attention, path: str, layers: tuple[int, ..
     yield Module(Part.ATTENTION, Split.COLUMN, f"{path}.kv_b_proj", latent.kv_rank, (wide,), layers=layers)
 
 
+def _narrow(shape: Shape, attention: Attention, path: str, layers: tuple[int, ...]) -> Iterator[Module]:
+    """DeepSeek-V4: down-projections whole, outputs in groups (models/deepseek_v4/attention.py)."""
+    narrow, hidden, width = attention.narrow, shape.hidden, attention.heads * attention.head_dim
+    assert narrow is not None  # noqa: S101  # the caller asked
+    both = (f"{path}.wq_a", f"{path}.wkv")
+    down = (narrow.query_rank, attention.head_dim)
+    grouped = narrow.output_groups * narrow.output_rank
+    yield Module(Part.ATTENTION, Split.WHOLE, f"{path}.fused_wqa_wkv", hidden, down, both, layers)
+    yield Module(Part.ATTENTION, Split.COLUMN, f"{path}.wq_b", narrow.query_rank, (width,), layers=layers)
+    inputs = width // narrow.output_groups
+    yield Module(Part.ATTENTION, Split.COLUMN, f"{path}.wo_a", inputs, (grouped,), layers=layers)
+    yield Module(Part.ATTENTION, Split.ROW, f"{path}.wo_b", grouped, (hidden,), layers=layers)
+
+
 def _feed_forward(
     shape: Shape, width: int, family: Mapping[str, Any], layers: tuple[int, ...], part: Part, path: str
 ) -> Iterator[Module]:
@@ -142,18 +162,21 @@ def _experts(shape: Shape, experts: Experts, family: Mapping[str, Any], layers: 
 def _tower(tower: Tower, *, quantized: bool) -> Iterator[Module]:
     def module(part: str, split: Split, path: str, inputs: int, *outputs: int) -> Module:
         reached = quantized and part not in tower.unquantized
+        split = Split.WHOLE if tower.whole else split
         return Module(Part.TOWER, split, path, inputs, outputs, where=tower.name, quantized=reached)
 
     hidden, width, dim = tower.hidden, tower.heads * tower.head_dim, tower.head_dim
     if tower.heads:
         qkv = module("attention", Split.QKV, "attn.qkv", hidden)
-        yield replace(qkv, heads=tower.heads, kv_heads=tower.heads, head_dim=dim, value_dim=dim)
+        outputs = (width, width, width) if tower.whole else ()
+        yield replace(qkv, outputs=outputs, heads=tower.heads, kv_heads=tower.heads, head_dim=dim, value_dim=dim)
         yield module("attention", Split.ROW, "attn.proj", width, hidden)
     if tower.width:
         yield module("mlp", Split.COLUMN, "mlp.fc1", hidden, *(tower.width,) * (2 if tower.gated else 1))
         yield module("mlp", Split.ROW, "mlp.fc2", tower.width, hidden)
     for bridge in tower.bridges:
         first = (bridge.middle,) * (2 if bridge.gated else 1)
-        yield module("bridges", Split.COLUMN, f"{bridge.name}.0", bridge.source, *first)
+        column, row = (Split.WHOLE, Split.WHOLE) if bridge.whole else (Split.COLUMN, Split.ROW)
+        yield module("bridges", column, f"{bridge.name}.0", bridge.source, *first)
         if bridge.target:
-            yield module("bridges", Split.ROW, f"{bridge.name}.1", bridge.middle, bridge.target)
+            yield module("bridges", row, f"{bridge.name}.1", bridge.middle, bridge.target)

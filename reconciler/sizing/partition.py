@@ -64,7 +64,7 @@ def _message(module: Module, size: int, over: int) -> str:
             return f"the recurrent layers' width {size:,} ({module.path}) does not divide by {over}"
         case Part.TOWER:
             return f"the {module.where or 'tower'}'s width {size:,} ({module.path}) does not divide by {over}"
-        case Part.ATTENTION | Part.VOCABULARY:
+        case Part.ATTENTION | Part.VOCABULARY | Part.NORM:
             return f"{module.path} has {size:,} columns, which do not divide by {over}"
 
 

@@ -37,7 +37,19 @@ def read_quantization(
         written = quant_config if isinstance(quant_config, dict) and quant_config else None
     if written is None:
         return None
-    return _read(written, remarks)
+    return _with_own_experts(_read(written, remarks), config, written)
+
+
+def _with_own_experts(
+    quantization: Quantization, config: Mapping[str, Any], written: Mapping[str, Any]
+) -> Quantization:
+    """DeepSeek-V4 keeps its experts in FP4 beside an FP8 config (models/deepseek_v4/quant_config.py)."""
+    if quantization.method != "fp8" or config.get("expert_dtype") != "fp4":
+        return quantization
+    nvidia = str(written.get("moe_quant_algo", "")).upper() == "NVFP4"
+    scheme, group = (Scheme.NVFP4, 16) if nvidia else (Scheme.MXFP4, 32)
+    experts = QuantPart(scheme, bits=4, group=group, targets=("experts",))
+    return replace(quantization, parts=(experts, *quantization.parts))
 
 
 def _of_the_language_model(quantization: Quantization) -> Quantization:
@@ -53,6 +65,28 @@ def _first_object(config: Mapping[str, Any], *names: str) -> dict[str, Any] | No
 
 def _read(written: Mapping[str, Any], remarks: Remarks) -> Quantization:
     method = _method(written)
+    found = _weights(method, written, remarks)
+    cached = _cache_dtype(method, written)
+    return found if cached is None else replace(found, cache_dtype=cached)
+
+
+def _cache_dtype(method: str, written: Mapping[str, Any]) -> str | None:
+    """What vLLM 0.32 makes of an `auto` cache: utils/torch_utils.py for ModelOpt, layers/attention for the rest."""
+    if method == "compressed-tensors":
+        return "fp8" if isinstance(written.get("kv_cache_scheme"), dict) else None
+    if not method.startswith("modelopt"):
+        return None
+    inner = written.get("quantization")
+    places = (inner if isinstance(inner, dict) else written, written)
+    keys = ("kv_cache_scheme", "kv_cache_quant_algo")
+    said = next((value for key in keys for place in places if (value := place.get(key))), None)
+    if isinstance(said, dict) and said.get("type") == "float":
+        fp8 = said.get("num_bits") == 8 and said.get("dynamic") is False  # noqa: PLR2004  # FP8
+        return "fp8" if fp8 else "nvfp4" if said.get("num_bits") == 4 else None  # noqa: PLR2004  # NVFP4
+    return said.lower() if isinstance(said, str) and said.lower() in ("fp8", "nvfp4") else None
+
+
+def _weights(method: str, written: Mapping[str, Any], remarks: Remarks) -> Quantization:
     if method in AWQ_METHODS:
         return _awq(method, written)
     if method in GPTQ_METHODS:
@@ -62,6 +96,9 @@ def _read(written: Mapping[str, Any], remarks: Remarks) -> Quantization:
         return _awq(method, written) if "awq" in packing else _gptq(method, written)
     if method == "fp8":
         return _fp8(method, written)
+    if method == "fbgemm_fp8":  # FP8 by output channel, whole modules left out by name
+        part = QuantPart(Scheme.FP8_CHANNEL, bits=8)
+        return Quantization(method, (part,), _names(written, "modules_to_not_convert"), Matching.EXACT)
     if method == "compressed-tensors":
         return _compressed_tensors(method, written, remarks)
     if method.startswith("modelopt"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reconciler.domain.shape import Recurrence, Recurrent
@@ -15,6 +16,12 @@ def read_recurrent(fields: Fields, hidden: int, heads: int) -> Recurrent | None:
 
     The keys tell the kind: each family of config classes has its own.
     """
+    found = _of_its_kind(fields, hidden, heads)
+    dtype = fields.text("mamba_ssm_cache_dtype") or fields.text("mamba_ssm_dtype")
+    return found if found is None or dtype is None else replace(found, state_dtype=dtype)
+
+
+def _of_its_kind(fields: Fields, hidden: int, heads: int) -> Recurrent | None:
     if fields.section("linear_attn_config") is not None:
         return _kimi_delta(fields, hidden)
     if (values := fields.whole("linear_num_value_heads")) is not None:

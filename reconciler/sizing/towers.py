@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 VISION_SECTIONS = ("vision_config", "visual", "vision_tower_config", "vit_config", "image_config")
 SIGLIP_STEP = 64
+COLOURS = 3
+CONVOLUTION = 3
+"""Taps of the convolution that reads sound (Whisper)."""
+LEARNED_POSITIONS = ("siglip", "clip", "intern", "llama4", "idefics", "smolvlm")
+"""Model types of towers with a learned table, one row a patch."""
 AUDIO_SECTIONS = ("audio_config", "audio_encoder_config", "speech_config", "encoder_config")
 
 
@@ -68,6 +73,9 @@ def _tower(section: Fields, row: Mapping[str, Any], text: Fields, top: Fields) -
         gated=bool(row.get("gated", False)) or section.model_type in row.get("gated_types", ()),
         bridges=tuple(_bridges(section, row, hidden, text, top)),
         unquantized=_unquantized(section, row, hidden, width),
+        patch=_patch(section),
+        positions=_positions(section),
+        whole=bool(row.get("whole", False)),
     )
 
 
@@ -86,6 +94,29 @@ def _width(section: Fields, row: Mapping[str, Any], hidden: int) -> int:
     return int(hidden * ratio) if ratio else 0
 
 
+def _patch(section: Fields) -> int:
+    """Values that one patch joins: channels x side x side x frames; mel bins x taps for sound."""
+    if (bins := section.whole("num_mel_bins")) is not None:  # two convolutions over time
+        return (bins + (section.whole("d_model") or 0)) * CONVOLUTION
+    side = section.whole("patch_size", "spatial_patch_size")
+    channels = section.whole("num_channels", "in_channels") or COLOURS
+    return channels * side * side * (section.whole("temporal_patch_size") or 1) if side else 0
+
+
+def _positions(section: Fields) -> int:
+    """Rows of a learned table; towers with rotary positions write none of these."""
+    if rows := section.whole("num_position_embeddings", "max_source_positions"):
+        return rows
+    if (table := section.whole("position_embedding_size")) is not None:
+        return 2 * table  # Gemma 4: one table for each axis
+    height, width = section.whole("init_pos_emb_height"), section.whole("init_pos_emb_width")
+    if height and width:
+        return height * width
+    image, side = section.whole("image_size"), section.whole("patch_size")
+    learned = section.model_type.startswith(LEARNED_POSITIONS)
+    return (image // side) ** 2 if learned and image and side else 0
+
+
 def _bridges(section: Fields, row: Mapping[str, Any], hidden: int, text: Fields, top: Fields) -> list[Bridge]:
     language = text.whole("hidden_size", "n_embd", "d_model", "dim") or 0
     alignment = (top.whole("alignment_intermediate_size") or 0) // 2  # Cohere 2 gates half of it
@@ -95,11 +126,16 @@ def _bridges(section: Fields, row: Mapping[str, Any], hidden: int, text: Fields,
         sizes["language_width"] = text.whole("intermediate_size") or 0
         merge = section.whole("spatial_merge_size") or bridge.get("merge", 1)
         sizes["merged"] = hidden * merge * merge
+        sizes["shuffled"] = hidden * (top.whole("scale_factor") or 1) ** 2  # Idefics 3 joins so many patches
         sizes["out"] = section.whole("out_hidden_size", "projection_dim", "output_dim", "vision_output_dim") or language
         for name in bridge.get("keys", ()):
             sizes[name] = section.whole(name) or 0
         source, middle, target = (_size(bridge[side], sizes) for side in ("source", "middle", "target"))
-        out.append(Bridge(bridge["name"], source, middle, target, bool(bridge.get("gated", False))))
+        copies = len(section.items(bridge["each"]) or ()) if "each" in bridge else 1
+        if copies:
+            gated = bool(bridge.get("gated", False))
+            whole = bool(bridge.get("whole", False))
+            out.append(Bridge(bridge["name"], source, middle, target, gated, copies, whole))
     return out
 
 

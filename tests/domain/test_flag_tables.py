@@ -121,7 +121,7 @@ def test_what_decides_gpus_memory_and_address_is_managed(engine: Engine, fields:
     assert fields <= found
 
 
-def test_sizing_reads_the_flags_of_the_design() -> None:
+def test_sizing_reads_the_flags_of_the_design_and_two_more() -> None:
     words = {flag.sizing for engine, version in TABLED for flag in flag_table(engine, version).flags if flag.sizing}
 
     assert words == {
@@ -135,6 +135,8 @@ def test_sizing_reads_the_flags_of_the_design() -> None:
         "swa-full",
         "ubatch-size",
         "chunked-prefill-size",
+        "decode-context-parallel-size",
+        "flash-attn",
     }
 
 
