@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reconciler.domain.model_spec import Engine
 from reconciler.domain.shape import Shape, Unreadable
 from reconciler.sizing.counting import Division
-from reconciler.sizing.division import divide
+from reconciler.sizing.division import divide, less
 from reconciler.sizing.estimate import NOTHING, Estimate
 from reconciler.sizing.fit_remarks import Question, no_share, remarks_on
 from reconciler.sizing.kv import kv_cache
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 _UNSIZED = (0.8, 1.15)
 """What flags that are not counted may do to the need: images switched off or layers moved away, a draft model added."""
+
+
+_ADDED_SHOWN = 0.005
+"""Of the parameters: what loading adds (rests of the allocator's segments, rotary tables) is shown with the weights up
+to this, since start logs print it there (median 0.4 %), and with the runtime beyond, so that the figure of a small rank
+stays comparable with its files."""
 
 
 def size(
@@ -65,7 +71,7 @@ def size(
     found = Sized(
         verdict=_verdict(remarks),
         remarks=remarks,
-        per_gpu=_breakdown(needs, weights.fullest, request, divided),
+        per_gpu=_breakdown(needs, weights, _own_layers(cache, ask), divided),
         basis=over.basis,
         doubts=_doubts(weights, cache, over.doubts, ask, rules),
     )
@@ -88,6 +94,11 @@ def _asked(request: int, divided: Divided, ask: MemoryAsk) -> int:
     return int(request / divided.part) if divided.part > 0 else request
 
 
+def _own_layers(cache: KvCache | None, ask: MemoryAsk) -> int:
+    """Bytes of one full-length request without what fills up an engine's groups of layers; the need has that too."""
+    return cache.unpadded_bytes(ask.context) if cache is not None and ask.context else 0
+
+
 def _verdict(remarks: tuple[Remark, ...]) -> FitVerdict:
     """A cache that is short of the declared concurrency, where that only makes requests wait, fits."""
     if any(each.certain for each in remarks):
@@ -95,15 +106,17 @@ def _verdict(remarks: tuple[Remark, ...]) -> FitVerdict:
     return FitVerdict.TIGHT if any(each.reason is not MemoryReason.POOL for each in remarks) else FitVerdict.FITS
 
 
-def _breakdown(needs: Estimate, held: Estimate, request: int, divided: Divided) -> Breakdown:
+def _breakdown(needs: Estimate, weights: Weights, request: int, divided: Divided) -> Breakdown:
+    held, added = weights.fullest, weights.added
+    beyond = Estimate.exactly(max(0, added - int((held.likely - added) * _ADDED_SHOWN)))
     return Breakdown(
         total=divided.total,
         usable=divided.usable,
         reserves=divided.reserves,
-        weights=held,
+        weights=less(held, beyond),
         activations=divided.activations,
         graphs=divided.graphs,
-        runtime=divided.runtime,
+        runtime=divided.runtime + beyond,
         kv_one_request=request,
         kv_cache=divided.pool,
         needs=needs,

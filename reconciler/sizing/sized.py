@@ -49,7 +49,8 @@ class Breakdown:
     runtime: Estimate
     """Contexts, communicators, allocator's waste."""
     kv_one_request: int
-    """Cache of one full-length request, rounding of blocks and recurrent state included; 0 for encoders."""
+    """Cache of one full-length request: blocks, windows and states of the model's own layers; 0 for encoders. Where an
+    engine fills up groups of unlike layers (vLLM's hybrids) `needs` counts more."""
     kv_cache: Estimate
     """What is left for the cache; below zero where nothing is."""
     needs: Estimate
