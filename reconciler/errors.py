@@ -3,11 +3,14 @@
 ReconcilerError               anything a person should read as one message, without a traceback
 ├── UsageError                the command line asks for something that cannot be done (exit 2 or 1)
 ├── SourceError               git, a directory or a file could not be read
+│   ├── NotInCommit           the commit was read, and has no cluster directory
 │   └── InvalidCluster        it was read, and the gate has errors (carries the findings)
 ├── NodeError                 one node did not do what it was asked
 │   ├── NodeUnreachable       it did not answer
 │   ├── ClaimRefused          another reconciler holds it (carries the holder)
 │   └── AssignmentRefused     it answered 409: the epoch or generation is old, or replicas were left out
+├── StateError                the state directory could not be read or written
+├── StalePlan                 a plan file no longer holds, or was carried out before (exit 4; carries the actions)
 ├── WeightsError              a source of weights could not be found or read
 └── AgentError                the agent on this machine could not be started or stopped
 
@@ -41,6 +44,10 @@ class SourceError(ReconcilerError):
     """Desired state could not be read; nothing may be stopped or removed because of it."""
 
 
+class NotInCommit(SourceError):
+    """The commit can be read and holds no cluster directory: a base may be from before it was added."""
+
+
 class InvalidCluster(SourceError):
     """Desired state was read and is wrong; `findings` holds every reason."""
 
@@ -71,6 +78,18 @@ class ClaimRefused(NodeError):
 
 class AssignmentRefused(NodeError):
     """The agent did not take the assignment; the message says which rule it broke."""
+
+
+class StateError(ReconcilerError):
+    """What the state directory keeps could not be read or written."""
+
+
+class StalePlan(ReconcilerError):
+    """A plan file no longer holds; `actions` says which actions do not and what changed, one line each."""
+
+    def __init__(self, message: str, *, hint: str | None = None, actions: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.actions = tuple(actions)
 
 
 class WeightsError(ReconcilerError):

@@ -104,7 +104,7 @@ def an_entry(
     declaration = declare(desired, model, model.profiles[profile])
     digest = fields.pop("digest", declaration.launch_digest())
     restart = fields.pop("restart", model.restart)
-    shards = shards_of(node, gpus)
+    shards = fields.pop("shards", None) or shards_of(node, gpus)
     id_ = replica_id(model.name, ordinal, digest, restart, fields.get("intent"), shards)
     return RunEntry(
         id=id_,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from reconciler.domain.assignment import RunEntry, StopEntry
-from reconciler.domain.observed import Observation, ObservedReplica, ReachableNode, ReplicaState
+from reconciler.domain.observed import FailedLaunch, Observation, ObservedReplica, ReachableNode, ReplicaState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +51,10 @@ class Simulation:
     now: float = 0.0
     replicas: dict[str, dict[str, Simulated]] = field(default_factory=dict)
     """By node and id, of the nodes that answer."""
+    good: dict[str, dict[str, RunEntry]] = field(default_factory=dict)
+    """By node and slot, what reached ready there last."""
+    failed: dict[str, dict[tuple[str, str], FailedLaunch]] = field(default_factory=dict)
+    """By node, slot and launch digest."""
 
     @classmethod
     def of(cls, observed: Observation, **fields: float | Callable[[RunEntry], str | None]) -> Simulation:
@@ -60,6 +64,11 @@ class Simulation:
             simulation.replicas[node.name] = {
                 replica.id: simulation._entered(replica, -replica.state_for.total_seconds())
                 for replica in node.replicas
+            }
+            served = [replica.entry for replica in node.replicas if replica.ever_ready]
+            simulation.good[node.name] = {_slot(entry): entry for entry in (*node.last_good, *served)}
+            simulation.failed[node.name] = {
+                (f"{each.model}/{each.ordinal}", each.digest): each for each in node.failed_launches
             }
         return simulation
 
@@ -79,10 +88,10 @@ class Simulation:
         if not instants:
             return False
         self.now = min(instants)
-        for held in self.replicas.values():
+        for node, held in self.replicas.items():
             for each in list(held.values()):
                 if each.ends is not None and each.ends <= self.now:
-                    self._move_on(held, each)
+                    self._move_on(node, held, each)
         return True
 
     def _take(self, orders: NodeOrders) -> Iterator[str]:
@@ -123,10 +132,17 @@ class Simulation:
             yield f"run {entry.id} on {node}"
         elif entry.attempt > known.seen.entry.attempt:
             if known.seen.state is not ReplicaState.FAILED:
-                raise Refused(f"{entry.id} has not failed")
+                if len(entry.placement.shards) == 1:
+                    raise Refused(f"{entry.id} has not failed")
+                held[entry.id] = replace(known, seen=known.seen.model_copy(update={"entry": entry}))
+                return  # another part of it has, and this one runs
             held[entry.id] = self._launched(known.seen.model_copy(update={"entry": entry}))
             yield f"run {entry.id} again on {node}"
-        elif entry != known.seen.entry:
+        elif without_adapters(entry) == without_adapters(known.seen.entry):
+            if entry != known.seen.entry:
+                held[entry.id] = replace(known, seen=known.seen.model_copy(update={"entry": entry}))
+                yield f"run {entry.id} with other adapters on {node}"
+        else:
             raise Refused(f"{entry.id} is held with another entry")
 
     def _launched(self, seen: ObservedReplica) -> Simulated:
@@ -144,11 +160,12 @@ class Simulation:
             case ReplicaState.READY | ReplicaState.FAILED:
                 return Simulated(replica, began)
 
-    def _move_on(self, held: dict[str, Simulated], each: Simulated) -> None:
+    def _move_on(self, node: str, held: dict[str, Simulated], each: Simulated) -> None:
         match each.seen.state:
             case ReplicaState.PENDING | ReplicaState.STARTING:
                 why = self.fails(each.seen.entry)
                 held[each.id] = self._ready(each.seen) if why is None else self._failed(each.seen, why)
+                self._remember(node, each.seen.entry, why)
             case ReplicaState.UNHEALTHY:
                 held[each.id] = self._ready(each.seen)
             case ReplicaState.DRAINING:
@@ -159,8 +176,24 @@ class Simulation:
             case ReplicaState.READY | ReplicaState.FAILED:
                 held[each.id] = replace(each, ends=None)
 
+    def _remember(self, node: str, entry: RunEntry, why: str | None) -> None:
+        slot, digest = _slot(entry), entry.digest
+        self.failed[node].pop((slot, digest), None)
+        if why is None:
+            self.good[node][slot] = entry
+        else:
+            self.failed[node][slot, digest] = FailedLaunch(
+                model=entry.model, ordinal=entry.ordinal, digest=digest, retry=entry.retry, failure=why
+            )
+
     def _ready(self, seen: ObservedReplica) -> Simulated:
-        update = {"state": ReplicaState.READY, "ever_ready": True, "routable": True, "failures_in_a_row": 0}
+        update = {
+            "state": ReplicaState.READY,
+            "ever_ready": True,
+            "routable": True,
+            "failures_in_a_row": 0,
+            "idle_for": timedelta(),
+        }
         return Simulated(seen.model_copy(update=update), self.now)
 
     def _failed(self, seen: ObservedReplica, why: str) -> Simulated:
@@ -172,11 +205,28 @@ class Simulation:
         }
         return Simulated(seen.model_copy(update=update), self.now)
 
+    def _seen(self, each: Simulated) -> ObservedReplica:
+        update: dict[str, timedelta] = {"state_for": timedelta(seconds=self.now - each.began)}
+        if each.seen.idle_for is not None:  # nobody asks anything in the course
+            update["idle_for"] = each.seen.idle_for + timedelta(seconds=self.now - max(each.began, 0.0))
+        return each.seen.model_copy(update=update)
+
     def _report(self, node: NodeObservation) -> NodeObservation:
         if not isinstance(node, ReachableNode):
             return node
-        replicas = tuple(
-            each.seen.model_copy(update={"state_for": timedelta(seconds=self.now - each.began)})
-            for _, each in sorted(self.replicas[node.name].items())
-        )
-        return node.model_copy(update={"replicas": replicas})
+        replicas = tuple(self._seen(each) for _, each in sorted(self.replicas[node.name].items()))
+        held = self.replicas[node.name]
+        good = tuple(entry for _, entry in sorted(self.good[node.name].items()) if entry.id not in held)
+        failed = tuple(each for _, each in sorted(self.failed[node.name].items()))
+        return node.model_copy(update={"replicas": replicas, "last_good": good, "failed_launches": failed})
+
+
+def _slot(entry: RunEntry) -> str:
+    return f"{entry.model}/{entry.ordinal}"
+
+
+def without_adapters(entry: RunEntry) -> RunEntry:
+    """The entry without what a running engine is told of; it is the same replica as long as this is the same."""
+    declared = entry.declaration
+    bare = declared.model_copy(update={"adapters": ()}) if declared.loads_adapters else declared
+    return entry.model_copy(update={"declaration": bare})

@@ -62,6 +62,8 @@ def models(draw: st.DrawFn, name: str, *, calm: bool = False) -> ModelSpec:
         fields["suspend"] = True
     if draw(st.integers(0, 5)) == 0:
         fields["restart"] = draw(st.sampled_from(["r1", "r2"]))
+    if draw(st.integers(0, 4)) == 0 and not calm:
+        rollout["bake"] = "1m"
     if draw(st.integers(0, 3)) == 0:
         fields["class"] = draw(st.sampled_from(["critical", "opportunistic"]))
     if gpus is not None and draw(st.integers(0, 3)) == 0:
@@ -70,7 +72,14 @@ def models(draw: st.DrawFn, name: str, *, calm: bool = False) -> ModelSpec:
             {"name": "second", "engine": "vllm", "gpu_class": H100, "gpus": gpus},
         ]
     gpu_class = draw(st.sampled_from([H100, L40S]))
-    return a_model(name, replicas=draw(st.integers(0, 3)), gpus=gpus, gpu_class=gpu_class, **fields)
+    if gpus is not None and draw(st.integers(0, 6)) == 0:
+        gpu_class = H100  # which two nodes have
+        fields["profile"] = {"nodes": 2}
+    count = draw(st.integers(0, 3))
+    if draw(st.integers(0, 4)) == 0 and not calm:
+        target = draw(st.sampled_from([None, 4.0]))
+        fields["scaling"] = {"min": count, "max": count + draw(st.integers(0, 2)), "target": target}
+    return a_model(name, replicas=count, gpus=gpus, gpu_class=gpu_class, **fields)
 
 
 @st.composite
@@ -104,7 +113,9 @@ def replicas(
     fitting = [
         index
         for index, profile in enumerate(once.profiles)
-        if (profile.gpus or 0) <= len(free) and (profile.gpu_class is None or node.count(profile.gpu_class) > 0)
+        if profile.nodes == 1
+        and (profile.gpus or 0) <= len(free)
+        and (profile.gpu_class is None or node.count(profile.gpu_class) > 0)
     ]
     if not fitting:
         return None
@@ -116,7 +127,9 @@ def replicas(
         entry["fleet"] = "another"
     if draw(st.integers(0, 4)) == 0:
         entry["intent"] = "i1"
-    seen: dict[str, Any] = {"state_for": timedelta(seconds=draw(st.sampled_from([0, 3, 10, 500])))}
+    seen: dict[str, Any] = {"state_for": timedelta(seconds=draw(st.sampled_from([0, 3, 10, 500, 5000])))}
+    if draw(st.booleans()):
+        seen["idle_for"] = timedelta(seconds=draw(st.sampled_from([0, 5000])))
     if state is ReplicaState.FAILED:
         seen |= {"ever_ready": draw(st.booleans()), "failures_in_a_row": draw(st.integers(1, 4))}
     return a_replica(once, draw(st.integers(0, 3)), node.name, gpus, state, entry=entry, **seen)
@@ -145,8 +158,17 @@ def fleets(draw: st.DrawFn, *, calm: bool = False) -> Fleet:
         intents.append(an_intent(IntentKind.RESTART, draw(st.sampled_from([None, "a"])), id="i1"))
     if draw(st.integers(0, 3)) == 0:
         intents.append(an_intent(IntentKind.RETRY, id="i2"))
+    if draw(st.integers(0, 3)) == 0 and not calm:
+        intents.append(an_intent(IntentKind.WAKE, draw(st.sampled_from(NAMES)), id="i4"))
+    if draw(st.integers(0, 5)) == 0 and not calm:
+        intents.append(an_intent(IntentKind.SUSPEND, draw(st.sampled_from([*NAMES, "gone"])), id="i3"))
+    if draw(st.integers(0, 5)) == 0 and len(wanted) == len(NAMES):
+        wanted[-1] = wanted[-1].model_copy(update={"moved": "gone"})
+    limit = draw(st.sampled_from(["100%"] if calm else ["100%", "20%", 0]))
+    limits = {"models_removed": limit, "replicas_removed": limit}
     allow_empty = draw(st.booleans())
-    desired = a_desired(wanted if draw(st.integers(0, 9)) or calm else [], known, allow_empty=allow_empty)
+    models_ = wanted if draw(st.integers(0, 9)) or calm else []
+    desired = a_desired(models_, known, allow_empty=allow_empty, limits=limits)
     return Fleet(desired, observation(*nodes), tuple(intents))
 
 

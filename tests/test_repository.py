@@ -282,7 +282,14 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 def test_there_are_workflows() -> None:
-    assert {path.name for path in WORKFLOWS} >= {"check.yml", "gate.yml"}
+    assert {path.name for path in WORKFLOWS} >= {"check.yml", "gate.yml", "gate-comment.yml"}
+
+
+WRITES = {"gate-comment.yml": {"comment": {"actions": "read", "pull-requests": "write"}}}
+"""Jobs that may do more than read the repository, and what."""
+
+CALLER_DECIDES = {"gate.yml": {"code-scanning"}}
+"""Jobs of reusable workflows that take what their caller grants: to ask for more would stop every other caller."""
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -292,9 +299,19 @@ class TestWorkflow:
     def test_it_is_given_no_secrets_and_may_only_read(self, path: Path) -> None:
         parsed = workflow(path)
         assert "pull_request_target" not in parsed["on"]
-        assert parsed["permissions"] == {"contents": "read"}
         assert "secrets." not in path.read_text()
-        assert all("timeout-minutes" in job and "permissions" not in job for job in parsed["jobs"].values())
+        for name, job in parsed["jobs"].items():
+            assert "timeout-minutes" in job
+            granted = job.get("permissions", parsed.get("permissions"))
+            if name in CALLER_DECIDES.get(path.name, ()):
+                assert granted is None
+                assert set(parsed["on"]) == {"workflow_call"}
+            else:
+                assert granted == WRITES.get(path.name, {}).get(name, {"contents": "read"})
+
+    def test_what_may_write_checks_out_nothing(self, path: Path) -> None:
+        for name in WRITES.get(path.name, ()):
+            assert not [step for step in workflow(path)["jobs"][name]["steps"] if "checkout" in step.get("uses", "")]
 
     def test_no_script_contains_an_expression(self, path: Path) -> None:
         scripts = [step["run"] for step in steps(path) if "run" in step]
@@ -307,5 +324,5 @@ class TestWorkflow:
 
     def test_no_checkout_leaves_its_token_behind(self, path: Path) -> None:
         checkouts = [step for step in steps(path) if step.get("uses", "").startswith("actions/checkout@")]
-        assert checkouts
+        assert checkouts or path.name in WRITES
         assert all(step["with"]["persist-credentials"] is False for step in checkouts)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from reconciler.domain.model_spec import Engine
     from reconciler.engines.base import EngineSupport
 
-TAIL_LINES = 200
-"""A Python traceback with its cause, as vLLM prints it over several processes, is up to 150 lines."""
+TAIL_LINES = 2_000
+"""vLLM prints one cause as the traceback of every worker, of the engine and of the server, 30 to 60 lines each: on
+eight GPUs the innermost stands a thousand lines before the end."""
 
 
 def why_ended(

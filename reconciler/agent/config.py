@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from reconciler.agent.engine_commands import default_command
 from reconciler.domain.base import Frozen, Name, Positive, PositiveNumber, Text, digest
 from reconciler.domain.model_spec import Engine
+from reconciler.domain.port_blocks import PortRange
 from reconciler.durable import make_private_directory, write_atomically
 from reconciler.errors import AgentError, UsageError
 
@@ -58,6 +59,8 @@ class AgentConfig(Frozen):
     """Engine → the command that starts it, as words. An engine that is not here is never started."""
     engine_host: Text = "127.0.0.1"
     """Address the engines listen on."""
+    block_ports: PortRange = PortRange()
+    """Ports for replicas over several nodes; free on every node that such a replica may use."""
     secrets_dir: Path | None = None
     """Directory with one file per secret; `agent/secrets` in the state directory when not given."""
 

@@ -13,10 +13,12 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from reconciler.agent.engine_keys import engine_key
 from reconciler.engines.base import Answer, Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from reconciler.agent.records import ReplicaRecord
     from reconciler.domain.model_spec import Engine
@@ -30,13 +32,16 @@ MOST_BYTES = 2**20
 
 
 def answering(
-    records: Iterable[ReplicaRecord], support: Callable[[Engine], EngineSupport | None], within: float = WITHIN
+    records: Iterable[ReplicaRecord],
+    support: Callable[[Engine], EngineSupport | None],
+    secrets: Path,
+    within: float = WITHIN,
 ) -> frozenset[str]:
     """Ids of the replicas whose engine answered well, after at most `within` seconds."""
     found: set[str] = set()
 
     def look(record: ReplicaRecord, engine: EngineSupport, url: str) -> None:
-        if _answers(record, engine, url, within):
+        if _answers(record, engine, url, within, engine_key(record.entry, engine, secrets)):
             found.add(record.id)
 
     began = time.monotonic()
@@ -52,18 +57,18 @@ def answering(
     return frozenset(found.copy())
 
 
-def _answers(record: ReplicaRecord, engine: EngineSupport, url: str, within: float) -> bool:
+def _answers(record: ReplicaRecord, engine: EngineSupport, url: str, within: float, key: str | None) -> bool:
     declaration = record.entry.declaration
-    probes = [probe for probe in engine.readiness(declaration) if probe.body is None]
-    verdicts = (engine.judge(declaration, probe, _get(url, probe.path, within)) for probe in probes)
+    probes = [probe for probe in engine.readiness(declaration) if probe.method == "GET"]
+    verdicts = (engine.judge(declaration, probe, _get(url, probe.path, within, key)) for probe in probes)
     return bool(probes) and all(verdict.health is Health.OK for verdict in verdicts)
 
 
-def _get(url: str, path: str, within: float) -> Answer:
+def _get(url: str, path: str, within: float, key: str | None) -> Answer:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=within)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={} if key is None else {"authorization": f"Bearer {key}"})
         answer = connection.getresponse()
         return Answer(answer.status, answer.read(MOST_BYTES))
     except (OSError, http.client.HTTPException):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from reconciler.domain.observed import ObservedGpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from reconciler.agent.config import AgentConfig
     from reconciler.domain.model_spec import Engine
+    from reconciler.domain.placement import PlacedGpu
     from reconciler.engines.base import EngineSupport
 
 
@@ -34,6 +35,16 @@ def installed_engines(config: AgentConfig, support: Callable[[Engine], EngineSup
         for kind, command in sorted(config.engines.items())
         if support(kind) is not None and shutil.which(command[0]) is not None
     )
+
+
+def numa_nodes(measured: Sequence[ObservedGpu], placed: Sequence[PlacedGpu], *, numactl: bool) -> tuple[int, ...]:
+    """NUMA node of each placed GPU, in their order, for an engine to bind to; none where one is not known.
+
+    Engines bind by means of `numactl`, and end at once where it is not installed.
+    """
+    known = {gpu.uuid: gpu.links.numa for gpu in measured if gpu.links is not None}
+    found = tuple(numa for gpu in placed if (numa := known.get(gpu.uuid)) is not None)
+    return found if numactl and len(found) == len(placed) else ()
 
 
 def _declared_uuid(node: str, index: int) -> str:

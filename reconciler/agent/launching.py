@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import shutil
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from reconciler.agent.config import LOOPBACK
 from reconciler.agent.drivers.base import ProcessSpec
+from reconciler.agent.inventory import declared_gpus, numa_nodes
+from reconciler.agent.launch_files import launch_directory, write_launch_files
 from reconciler.agent.secret_files import resolve_env
+from reconciler.agent.weight_files import adapter_rank, size_of
+from reconciler.domain.port_blocks import PORT_BLOCK
 from reconciler.engines.base import Site
+from reconciler.engines.devices import vendor_of
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from reconciler.agent.config import AgentConfig
     from reconciler.domain.assignment import RunEntry
+    from reconciler.domain.declaration import Declaration
     from reconciler.domain.model_spec import Engine
     from reconciler.domain.placement import Shard
     from reconciler.engines.base import EngineSupport
@@ -47,6 +56,9 @@ class Weights:
     model: Path
     mmproj: Path | None
     adapters: Mapping[str, Path]
+    model_bytes: int | None = None
+    adapter_ranks: Mapping[str, int] = field(default_factory=dict)
+    """By adapter name, as far as their files tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +68,20 @@ class Prepared:
     spec: ProcessSpec
     port: int
     url: str
+    """The leader's, on the other nodes of a replica over several."""
 
 
 def own_shard(entry: RunEntry, node: str) -> Shard:
     """The part of a replica that runs here; AgentError when this agent cannot run it."""
-    shards = entry.placement.shards
-    if len(shards) != 1 or shards[0].node != node:
-        where = ", ".join(shard.node for shard in shards) or "no node"
-        raise AgentError(f"{entry.id} is placed on {where}; the agent of {node} runs replicas of this one node only")
-    return shards[0]
+    return entry.placement.shards[own_rank(entry, node)]
+
+
+def own_rank(entry: RunEntry, node: str) -> int:
+    """Which of its nodes this one is, the leader being 0; AgentError when it is none of them."""
+    nodes = entry.placement.nodes
+    if node not in nodes:
+        raise AgentError(f"{entry.id} is placed on {', '.join(nodes) or 'no node'}, and this is {node}")
+    return nodes.index(node)
 
 
 def engine_command(
@@ -86,11 +103,21 @@ def engine_command(
 def locate_weights(entry: RunEntry, locate: Callable[[str], Path]) -> Weights:
     """Find every file the declaration names; WeightsError says which is missing. May read disks: not for the loop."""
     declaration = entry.declaration
+    model = locate(declaration.source)
+    adapters = {adapter.name: locate(adapter.source) for adapter in declaration.adapters}
     return Weights(
-        model=locate(declaration.source),
+        model=model,
         mmproj=locate(declaration.mmproj) if declaration.mmproj is not None else None,
-        adapters={adapter.name: locate(adapter.source) for adapter in declaration.adapters},
+        adapters=adapters,
+        model_bytes=size_of(model),
+        adapter_ranks={name: rank for name, path in adapters.items() if (rank := adapter_rank(path)) is not None},
     )
+
+
+def cache_directory(declaration: Declaration, config: AgentConfig) -> Path:
+    """Where an engine keeps compiled kernels over restarts: they fit one engine version and one GPU class only."""
+    words = (declaration.engine.value, declaration.version or "any", declaration.gpu_class or "cpu")
+    return config.directory / "kernels" / "-".join(re.sub(r"[^A-Za-z0-9.+]", "_", word) for word in words)
 
 
 def free_port(host: str, replica_id: str, seed: str, taken: Collection[int], preferred: int | None) -> int:
@@ -108,6 +135,45 @@ def free_port(host: str, replica_id: str, seed: str, taken: Collection[int], pre
     raise AgentError(f"no free port between {PORTS.start} and {PORTS.stop - 1} on {host}")
 
 
+def choose_port(entry: RunEntry, config: AgentConfig, taken: Collection[int], preferred: int | None) -> int:
+    """Where the engine will listen; AgentError when it cannot.
+
+    A replica over several nodes has its block from the planner, since all of them must name the same ports. Whether it
+    is free is tested on the leader: the others listen nowhere that is known before.
+    """
+    if len(entry.placement.shards) == 1:
+        return free_port(config.engine_host, entry.id, str(config.state_dir), taken, preferred)
+    port, ports = entry.port, config.block_ports
+    if port is None or len(entry.addresses) != len(entry.placement.shards):
+        raise AgentError(f"{entry.id} runs on several nodes, and its entry names neither their addresses nor its ports")
+    if not ports.holds(port):
+        raise AgentError(
+            f"its block of ports begins at {port}, and {config.node} gives blocks from {ports.first} to {ports.last}",
+            hint="write the same block_ports in agent.json on every node of the pool",
+        )
+    if own_rank(entry, config.node) == 0:
+        host = _host(entry, config)
+        used = [each for each in range(port, port + PORT_BLOCK) if not _can_listen(host, each)]
+        if used:
+            block = f"{port} to {port + PORT_BLOCK - 1}"
+            raise AgentError(f"port {used[0]} of its block {block} is in use, or {host} is no address of this node")
+    return port
+
+
+def deal_cores(
+    asked: int | None, reserved: int | None, cores: Sequence[int], taken: Collection[int]
+) -> tuple[int, ...]:
+    """As many CPU cores as a replica asks for, its alone: the first of the agent's `cores` that are not `taken`.
+
+    None where it asks for none, where too few are left, or where the node's `reserved` cores are not all there: then
+    replicas share what there is.
+    """
+    free = [core for core in sorted(cores) if core not in taken]
+    if asked is None or reserved is None or reserved > len(cores) or asked > len(free):
+        return ()
+    return tuple(free[:asked])
+
+
 def prepare(
     entry: RunEntry,
     config: AgentConfig,
@@ -118,22 +184,49 @@ def prepare(
     port: int,
     log: Path,
     environment: Mapping[str, str],
+    cores: tuple[int, ...] = (),
 ) -> Prepared:
-    """The process specification. Declared environment comes after the inherited one, the engine module's last."""
+    """The process specification. Declared environment comes after the inherited one, the engine module's last.
+
+    `cores` are CPU cores that are its alone. Writes the files that the launch wants in the replica's own directory.
+    """
     declaration = entry.declaration
+    directory = launch_directory(config.directory, entry.id)
+    shard = own_shard(entry, config.node)
     site = Site(
-        host=config.engine_host,
+        host=_host(entry, config),
         port=port,
         model_path=str(weights.model),
         mmproj_path=None if weights.mmproj is None else str(weights.mmproj),
         adapter_paths={name: str(path) for name, path in weights.adapters.items()},
-        gpus=own_shard(entry, config.node).gpus,
+        gpus=shard.gpus,
+        vendor=vendor_of(declaration.gpu_class),
+        numa_nodes=numa_nodes(declared_gpus(config), shard.gpus, numactl=shutil.which("numactl") is not None),
+        addresses=entry.addresses,
+        rank=own_rank(entry, config.node),
+        cores=cores,
+        weight_bytes=weights.model_bytes,
+        adapter_ranks=weights.adapter_ranks,
+        cache_dir=str(cache_directory(declaration, config)),
+        directory=str(directory),
     )
     launch = engine.launch(declaration, site)
+    write_launch_files(directory, launch.files)
     inherited = {name: environment[name] for name in INHERITED if name in environment}
     env = {**inherited, **resolve_env(declaration.env, config.secrets), **launch.env}
     spec = ProcessSpec(argv=(*command, *launch.arguments), env=env, log_path=log, cwd=config.directory)
     return Prepared(spec, port, launch.url)
+
+
+def _host(entry: RunEntry, config: AgentConfig) -> str:
+    """What its engine listens on.
+
+    Agents of its other nodes ask the leader whether it answers, and ranks meet there: where the agent's engines keep to
+    this machine, one over several nodes listens under the address that the others know.
+    """
+    if len(entry.placement.shards) == 1 or config.engine_host not in LOOPBACK:
+        return config.engine_host
+    return entry.addresses[own_rank(entry, config.node)]
 
 
 def _can_listen(host: str, port: int) -> bool:

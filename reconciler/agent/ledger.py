@@ -9,18 +9,19 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from reconciler.agent.claims import decide_claim, released, restored
 from reconciler.agent.journal import JournalUnwritable
 from reconciler.agent.processes import is_dead
+from reconciler.agent.remembered import came_to_nothing, came_up
 from reconciler.domain.assignment import Refusal
+from reconciler.domain.claims import decide_claim, released, restored
 from reconciler.domain.observed import LoadTime
 
 if TYPE_CHECKING:
-    from reconciler.agent.claims import Claims
     from reconciler.agent.clock import Moment
     from reconciler.agent.journal import Journal
     from reconciler.agent.records import NodeRecord, ReplicaRecord
     from reconciler.domain.assignment import Assignment, ClaimRequest
+    from reconciler.domain.claims import Claims
 
 _log = logging.getLogger(__name__)
 
@@ -69,12 +70,20 @@ class Ledger:
             "ready_digests": digests[-REMEMBERED_DIGESTS:],
             "load_times": tuple(times[model] for model in sorted(times)),
         }
-        self.record = before.model_copy(update=update)
+        self._remember(came_up(before.model_copy(update=update), entry), f"{entry.id} became ready")
+
+    def launch_failed(self, record: ReplicaRecord, why: str, moment: Moment) -> None:
+        """Remember a launch that ended before it answered; in memory only while the journal cannot be written."""
+        entry = record.entry
+        self._remember(came_to_nothing(self.record, entry, why, moment), f"{entry.id} failed to start")
+
+    def _remember(self, record: NodeRecord, what: str) -> None:
+        self.record = record
         try:
-            self._journal.save_node(self.record)
+            self._journal.save_node(record)
         except JournalUnwritable as error:
             self._saved = False
-            _log.warning("%s became ready and that is not on disk: %s", entry.id, error.message)
+            _log.warning("%s and that is not on disk: %s", what, error.message)
 
     def write_again(self) -> None:
         """Write the record that could not be written, or that somebody removed; nothing when it is on disk."""

@@ -30,6 +30,11 @@ SERVING = frozenset({ReplicaState.READY, ReplicaState.UNHEALTHY})
 """It reached ready in this launch, and may have requests in flight."""
 
 
+_AGAIN = frozenset({ReplicaState.FAILED})
+_AGAIN_TOGETHER = _AGAIN | SERVING | {ReplicaState.STARTING}
+"""In which states a higher attempt launches it again: a replica of one node, and a part of one over several."""
+
+
 def begin(entry: RunEntry, moment: Moment, boot_id: str) -> ReplicaRecord:
     """A replica that was just accepted."""
     return ReplicaRecord(
@@ -38,11 +43,21 @@ def begin(entry: RunEntry, moment: Moment, boot_id: str) -> ReplicaRecord:
 
 
 def reassigned(record: ReplicaRecord, entry: RunEntry, moment: Moment) -> ReplicaRecord:
-    """Its entry was sent again: a higher attempt launches a failed replica again, at once; nothing else restarts it."""
+    """Its entry was sent again: a higher attempt launches a failed replica again, at once; nothing else restarts it.
+
+    A part of a replica over several nodes is launched again also while it runs: another part has failed, and an engine
+    never takes one of its ranks back.
+    """
     higher = entry.attempt > record.entry.attempt
     kept = entry if higher else entry.model_copy(update={"attempt": record.entry.attempt})
     record = record.model_copy(update={"entry": kept})
-    return again(record, moment) if higher and record.state is ReplicaState.FAILED else record
+    states = _AGAIN_TOGETHER if is_part(record.entry) else _AGAIN
+    return again(record, moment) if higher and record.state in states else record
+
+
+def is_part(entry: RunEntry) -> bool:
+    """Whether other nodes run parts of it too: then it is repaired by the planner, all parts at once, or not at all."""
+    return len(entry.placement.shards) > 1
 
 
 def again(record: ReplicaRecord, moment: Moment) -> ReplicaRecord:
@@ -50,10 +65,20 @@ def again(record: ReplicaRecord, moment: Moment) -> ReplicaRecord:
     return _entered(record, ReplicaState.PENDING, moment, retry_seconds_at=None, failure=None)
 
 
-def launching(record: ReplicaRecord, port: int, url: str, moment: Moment) -> ReplicaRecord:
+def launching(
+    record: ReplicaRecord, port: int, url: str, moment: Moment, *, cores: tuple[int, ...] = ()
+) -> ReplicaRecord:
     """Its process is about to be started; recorded first, so that a process whose start was not seen is found."""
     return _entered(
-        record, ReplicaState.STARTING, moment, port=port, url=url, launched_seconds_at=moment.seconds, failure=None
+        record,
+        ReplicaState.STARTING,
+        moment,
+        port=port,
+        url=url,
+        cores=cores,
+        adapters=record.entry.declaration.adapters,
+        launched_seconds_at=moment.seconds,
+        failure=None,
     )
 
 
@@ -95,16 +120,19 @@ def recovered(record: ReplicaRecord, moment: Moment) -> ReplicaRecord:
 def ended(record: ReplicaRecord, why: str, moment: Moment, *, ever_ready: bool) -> ReplicaRecord:
     """Its launch ended unasked. What has been ready on this node is tried again after a while; what never was, is not.
 
+    Nor is a part of a replica over several nodes: the other parts have to be launched again with it.
+
     The process identity stays: the rest of its group holds the GPUs until it is gone.
     """
     failures = served(record, moment).failures_in_a_row + 1
+    retries = ever_ready and not is_part(record.entry)
     return _entered(
         record,
         ReplicaState.FAILED,
         moment,
         failure=why,
         failures_in_a_row=failures,
-        retry_seconds_at=moment.seconds + retry_delay(failures).total_seconds() if ever_ready else None,
+        retry_seconds_at=moment.seconds + retry_delay(failures).total_seconds() if retries else None,
     )
 
 

@@ -1,7 +1,7 @@
 """llama-server's command line, as far as the wheel's server needs it: words → xllamacpp.CommonParams.
 
 The rules are llama.cpp's: no `--flag=value`, no abbreviations, `_` counts as `-` in flags that start with `--`, the
-last of a repeated flag wins. Neither its environment variables nor its config file are read.
+last of a repeated flag wins. Neither its environment variables, but for the API key, nor its config file are read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     except ImportError as error:
         return _fail(f"error: {error}; install llama.cpp's server with: pip install 'reconciler[local]'")
     try:
-        params = parse(words)
+        params = parse([*_key_words(), *words])
     except Refused as refused:
         return _fail(str(refused))
     # Python's own handler would hold an interrupt back until the model is loaded.
@@ -54,6 +54,12 @@ def main(words: Sequence[str]) -> int:
     # Not by way of the server's destructor: it holds the interpreter's lock, waits 30 s for a client that has come
     # in the meantime, and frees nothing that the kernel does not.
     os._exit(status)
+
+
+def _key_words() -> Sequence[str]:
+    """The API key, which llama-server too takes from its environment: on a command line everybody can read it."""
+    key = os.environ.get("LLAMA_API_KEY")
+    return ("--api-key", key) if key else ()
 
 
 def _serve(server: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ KEPT_FILES = 40
 
 READ_BYTES = 256 * 2**10
 """In one look: at most this much of a log is searched for loading stages, so that a look stays under 5 ms."""
+
+_LINE_END = re.compile(rb"\r?\n|\r(?!\n|\Z)")
+"""A progress bar ends each of its states with a carriage return only; one at the very end may be half of a line end."""
 
 
 class EngineLogs:
@@ -77,7 +81,7 @@ class EngineLogs:
 
 
 class LogReader:
-    """Reads what was added to one log since the last look, by whole lines."""
+    """Reads what was added to one log since the last look, by whole lines; a progress bar's every state is one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -96,8 +100,8 @@ class LogReader:
         except FileNotFoundError:
             return []
         self._offset += len(chunk)
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [line.decode(errors="replace").rstrip("\r") for line in lines]
+        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        return [line.decode(errors="replace") for line in lines]
 
 
 def log_stem(path: Path) -> str:

@@ -19,6 +19,7 @@ from reconciler.agent.logs import EngineLogs
 from reconciler.agent.observing import REVISIONS_PER_START, Gauges, observe_replica
 from reconciler.agent.processes import running_engines
 from reconciler.agent.recovery import recover
+from reconciler.agent.remembered import told_good, told_starts
 from reconciler.domain.observed import ForeignProcess, ReachableNode, ReplicaState
 from reconciler.engines.registry import support
 
@@ -52,7 +53,7 @@ def offline_observation(state_dir: Path, config: AgentConfig) -> ReachableNode:
     )
     records = [record for record in looks if record is not None]
     unsure = (record for record in records if record.state in _UNSURE and record.identity is not None)
-    serving = answering(unsure, support)
+    serving = answering(unsure, support, config.secrets)
     seen = [_serving(record, moment) if record.id in serving else record for record in records]
     return ReachableNode(
         name=config.node,
@@ -70,6 +71,9 @@ def offline_observation(state_dir: Path, config: AgentConfig) -> ReachableNode:
         ),
         foreign=tuple(ForeignProcess(pid=each.identity.pid, command=each.command) for each in recovered.strays),
         load_times=recovered.node.load_times,
+        failed_starts=told_starts(recovered.node, moment),
+        failed_launches=recovered.node.failed_launches,
+        last_good=told_good(recovered.node, {record.id for record in seen}),
     )
 
 

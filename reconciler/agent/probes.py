@@ -37,21 +37,35 @@ class Prober:
             trust_env=False,
         )
 
-    async def send(self, url: str, probe: Probe, timeout: timedelta) -> Answer:  # noqa: ASYNC109  # every probe has its own
+    async def send(
+        self,
+        url: str,
+        probe: Probe,
+        timeout: timedelta,  # noqa: ASYNC109  # every probe has its own
+        key: str | None = None,
+    ) -> Answer:
         """Send one probe to the engine at this base URL and read at most `MAX_BODY_BYTES` of the answer.
 
+        `key` goes with it as a bearer token.
         Network trouble, an answer that is no HTTP and a whole exchange longer than `timeout` give status None.
         """
         seconds = timeout.total_seconds()
         try:
             with anyio.fail_after(seconds):
-                return await self._exchange(url.rstrip("/") + probe.path, probe, seconds)
+                return await self._exchange(url.rstrip("/") + probe.path, probe, seconds, key)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
             return Answer(None)
 
-    async def _exchange(self, url: str, probe: Probe, seconds: float) -> Answer:
-        body = None if probe.body is None else dict(probe.body)
-        async with self._client.stream(probe.method, url, json=body, timeout=seconds) as response:
+    async def _exchange(self, url: str, probe: Probe, seconds: float, key: str | None) -> Answer:
+        async with self._client.stream(
+            probe.method,
+            url,
+            json=None if probe.body is None else dict(probe.body),
+            data=None if probe.form is None else dict(probe.form),
+            files=None if probe.upload is None else {"file": ("probe.wav", probe.upload)},
+            headers={} if key is None else {"authorization": f"Bearer {key}"},
+            timeout=seconds,
+        ) as response:
             read = bytearray()
             async for chunk in response.aiter_raw():
                 read += chunk

@@ -30,7 +30,8 @@ _DELETED = " (deleted)"
 _PORT = re.compile(r"--port(?: |=)(\d{1,5})(?: |$)")
 """How every engine of ours is told its port."""
 
-_GPUS = "CUDA_VISIBLE_DEVICES"
+_GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Of NVIDIA's and of AMD's: an engine has the one of the GPUs that it was started on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ def _describe(process: psutil.Process) -> Running | None:
             for each in process.net_connections("tcp")
             if each.status == psutil.CONN_LISTEN and each.laddr
         }
-        visible = process.environ().get(_GPUS, "")
+        environ = process.environ()
+        visible = next((environ[name] for name in _GPUS if environ.get(name)), "")
     except psutil.Error:
         return None
     identity = identify(process.pid)

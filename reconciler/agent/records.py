@@ -11,9 +11,12 @@ from datetime import datetime, timedelta
 from pydantic import ConfigDict
 
 from reconciler.agent.drivers.base import ProcessIdentity
-from reconciler.domain.assignment import Assignment, Holder, RunEntry
-from reconciler.domain.base import Count, Frozen, Name, Text
-from reconciler.domain.observed import LoadTime, ReplicaState
+from reconciler.domain.assignment import Assignment, RunEntry
+from reconciler.domain.base import Count, Frozen, Text
+from reconciler.domain.claims import ClaimRecord
+from reconciler.domain.declaration import DeclaredAdapter
+from reconciler.domain.observed import FailedLaunch, LoadTime, ReplicaState
+from reconciler.domain.placement import ReplicaId
 
 
 class _Kept(Frozen):
@@ -48,6 +51,11 @@ class ReplicaRecord(_Kept):
     port: int | None = None
     """Chosen before the launch; the same again after a restart in place, if it is free."""
     url: str | None = None
+    """Where it answers; the leader's, on the other nodes of a replica over several."""
+    cores: tuple[Count, ...] = ()
+    """CPU cores that are its alone, as chosen for the launch."""
+    adapters: tuple[DeclaredAdapter, ...] = ()
+    """What was given to the engine at its launch or since, each with the source that it was loaded from."""
     launched_seconds_at: float | None = None
     ready_seconds_at: float | None = None
     """When this launch became ready."""
@@ -62,17 +70,6 @@ class ReplicaRecord(_Kept):
     def id(self) -> str:
         """Its replica id."""
         return self.entry.id
-
-
-class ClaimRecord(_Kept):
-    """The claim the agent last granted."""
-
-    fleet: Name
-    holder: Holder
-    epoch: Count
-    ttl_seconds: float
-    boot_id: Text
-    """Of the agent's machine when it was granted: a holder on the same boot died with it."""
 
 
 class NodeRecord(_Kept):
@@ -90,3 +87,11 @@ class NodeRecord(_Kept):
     ready_digests: tuple[str, ...] = ()
     """Launch digests that reached ready on this node, oldest first."""
     load_times: tuple[LoadTime, ...] = ()
+    last_good: tuple[RunEntry, ...] = ()
+    """What reached ready last in each slot, oldest first."""
+    failed_launches: tuple[FailedLaunch, ...] = ()
+    """Launches that never answered, by slot and launch digest, oldest first."""
+    failed_starts: tuple[ReplicaId, ...] = ()
+    """Replicas whose launches failed since the last one that came up, each once, oldest first."""
+    failed_at: datetime | None = None
+    """When the last of them failed, by the wall clock."""

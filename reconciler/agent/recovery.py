@@ -67,6 +67,9 @@ def with_process(record: ReplicaRecord, running: Running, moment: Moment, host: 
         return record
     found = lifecycle.launched(record, running.identity)
     port = next(iter(running.ports), record.port)
+    entry = record.entry
+    if entry.port is not None and entry.addresses:
+        host, port = entry.addresses[0], entry.port  # its leader's, wherever this part of it runs
     if port is None:
         return found  # it cannot be reached; the supervisor ends it and starts it again
     if record.identity is None and record.state is ReplicaState.STARTING and port == record.port:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 import anyio
 
 from reconciler.agent import ending, lifecycle, serving, starting, stopping
+from reconciler.agent.engine_keys import engine_key
 from reconciler.agent.journal import JournalUnwritable
 from reconciler.agent.logs import LogReader
 from reconciler.agent.observing import Gauges, observe_replica
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from reconciler.agent.records import ReplicaRecord
     from reconciler.agent.tools import Home, Tools
     from reconciler.domain.assignment import RunEntry, StopEntry
+    from reconciler.domain.declaration import DeclaredAdapter
     from reconciler.domain.observed import ObservedReplica
     from reconciler.engines.base import EngineSupport, Probe
 
@@ -44,7 +46,9 @@ class Watch:
 
     log: LogReader
     progress_at: float
-    """When the last new loading stage was seen, on the monotonic clock."""
+    """When the last step of its start was seen, on the monotonic clock."""
+    key: str | None = field(default=None, repr=False)
+    """The API key with which the engine was started."""
     gauges: Gauges = field(default_factory=Gauges)
     probe_pause: float = starting.FIRST_PROBE
     wrong_since: float | None = None
@@ -60,6 +64,10 @@ class Watch:
     """Its process was taken over, not launched here: what it did before nobody saw."""
     looks: int = 0
     """Times it was asked whether it is ready."""
+    adapters_for: tuple[DeclaredAdapter, ...] | None = None
+    """The adapters that were wanted when its list was last held against them; None before that."""
+    adapters_again_at: float | None = None
+    """When those that it lacks are tried again, on the monotonic clock."""
     wrong: str | None = None
     """What was wrong with its last answer, while it answers wrongly."""
 
@@ -89,6 +97,8 @@ class Replica:
         """Its entry was sent again."""
         record = lifecycle.reassigned(self.record, entry, self.now())
         if record != self.record:
+            if record.entry.declaration.adapters != self.record.entry.declaration.adapters:
+                self.watch.gauges.adapter_failure = None  # of others than are wanted now
             self.put(record)
             self.wake()
 
@@ -184,9 +194,14 @@ class Replica:
         """The engine module; None when this version has none for it."""
         return self.tools.support(self.record.entry.declaration.engine)
 
+    def leads(self) -> bool:
+        """Whether requests are answered on this node; on other nodes of a replica an engine only computes."""
+        return self.record.entry.placement.nodes[:1] == (self.tools.config.node,)
+
     def fresh_watch(self) -> Watch:
         """A watch for a launch, or for a process that was adopted."""
-        return Watch(LogReader(self.tools.logs.path(self.record.id)), self.now().seconds)
+        key = engine_key(self.record.entry, self.engine(), self.tools.config.secrets)
+        return Watch(LogReader(self.tools.logs.path(self.record.id)), self.now().seconds, key)
 
     def put(self, record: ReplicaRecord) -> None:
         """Hold this record from now on, and write it down."""
@@ -196,20 +211,25 @@ class Replica:
         self.write_down()
         self.home.changed()
 
-    def say(self, stage: str) -> None:
-        """It is at this stage of its start; a new one is progress."""
-        stage = plain(stage)
-        if stage != self.watch.gauges.stage:
-            self.watch.gauges.stage = stage
+    def say(self, stage: str, progress: str | None = None) -> None:
+        """It is at this stage of its start, so far; a new one is progress, and so is a further step of the same.
+
+        Steps ride along in observations: with hundreds of shards they would wake whoever waits for a transition.
+        """
+        gauges, stage = self.watch.gauges, plain(stage)
+        if (stage, progress) != (gauges.stage, gauges.progress):
+            moved = stage != gauges.stage
+            gauges.stage, gauges.progress = stage, progress
             self.watch.progress_at = self.now().seconds
-            self.home.changed()
+            if moved:
+                self.home.changed()
 
     async def ask(self, probe: Probe, within: timedelta) -> Answer:
         """Send one probe; no answer when a stop or the end of the process comes first."""
         if self.record.url is None:
             return Answer(None)
         with anyio.CancelScope() as self._asking:
-            return await self.tools.prober.send(self.record.url, probe, within)
+            return await self.tools.prober.send(self.record.url, probe, within, self.watch.key)
         return Answer(None)
 
     def alive(self) -> bool:
@@ -228,6 +248,8 @@ class Replica:
         """Its launch has ended."""
         why = plain(why)
         _log.warning("%s: failed: %s", self.record.id, why)
+        if self.record.state not in lifecycle.SERVING:
+            self.home.launch_failed(self.record, why)
         ever_ready = self.home.was_ready(self.record.entry.digest)
         self.put(lifecycle.ended(self.record, why, self.now(), ever_ready=ever_ready))
 

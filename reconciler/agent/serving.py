@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from reconciler.agent import ending, lifecycle
+from reconciler.agent.adapters import keep_adapters
 from reconciler.agent.plain import plain
 from reconciler.domain.observed import ReplicaState
-from reconciler.engines.base import Health
+from reconciler.engines.base import Answer, Health
 
 if TYPE_CHECKING:
     from reconciler.agent.replica import Replica
@@ -28,7 +29,10 @@ UNHEALTHY_UNTIL_KILLED = 60.0
 
 
 async def serve(replica: Replica) -> float:
-    """Ready or unhealthy: out of routing after three misses, in again when it answers, killed after a silent minute."""
+    """Ready or unhealthy: out of routing after three misses, in again when it answers, killed after a silent minute.
+
+    Where an engine only computes its leader is asked, and one that is silent is for the leader's own agent to end.
+    """
     engine = replica.engine()
     if engine is None or not replica.alive():
         return await ending.ended(replica)
@@ -37,6 +41,8 @@ async def serve(replica: Replica) -> float:
     answer = await replica.ask(probe, LIVENESS_TIMEOUT)
     verdict = engine.judge(declaration, probe, answer)
     await count(replica, engine, asks=answer.status is not None)
+    if verdict.health is Health.OK:
+        await keep_adapters(replica, engine)
     if replica.record.stop is not None or not replica.alive():
         return 0.0
     replica.tools.logs.bound(replica.record.id)
@@ -47,7 +53,7 @@ async def serve(replica: Replica) -> float:
         if watch.misses == 0:
             _log.info("%s: answers again", replica.record.id)
             replica.put(lifecycle.recovered(replica.record, now))
-        elif now.seconds - replica.record.state_seconds_at >= UNHEALTHY_UNTIL_KILLED:
+        elif replica.leads() and now.seconds - replica.record.state_seconds_at >= UNHEALTHY_UNTIL_KILLED:
             return replica.kill(f"stopped answering for {UNHEALTHY_UNTIL_KILLED:.0f} s and was killed")
     elif watch.misses >= MISSES_UNTIL_UNHEALTHY:
         _log.warning("%s: no answer to %d probes: %s", replica.record.id, watch.misses, plain(verdict.detail))
@@ -60,11 +66,19 @@ async def serve(replica: Replica) -> float:
 async def count(replica: Replica, engine: EngineSupport, *, asks: bool = True) -> None:
     """Read how many requests are in flight; not known is not nothing.
 
+    Except where a part that only computes is being stopped and its leader is silent: that was stopped first.
     Without `asks` it is not known: one that just kept silent is not waited for a second time.
     """
-    in_flight = engine.read_load(await replica.ask(engine.load(), LIVENESS_TIMEOUT)) if asks else None
+    answer = await replica.ask(engine.load(), LIVENESS_TIMEOUT) if asks else Answer(None)
+    in_flight = engine.read_load(answer)
     watch = replica.watch
     watch.gauges.running = None if in_flight is None else in_flight.running
     watch.gauges.waiting = None if in_flight is None else in_flight.waiting
     idle = in_flight is not None and in_flight.running + in_flight.waiting == 0
+    if answer.status is None and replica.record.stop is not None and not replica.leads():
+        idle = True
     watch.idle_readings = watch.idle_readings + 1 if idle else 0
+    if not idle:
+        watch.gauges.idle_since = None
+    elif watch.gauges.idle_since is None:
+        watch.gauges.idle_since = replica.now().seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from reconciler.agent import ending, launching, lifecycle
+from reconciler.agent.adapters import keep_adapters
 from reconciler.agent.drivers.base import StartFailed
 from reconciler.agent.journal import JournalUnwritable, file_stem
 from reconciler.agent.plain import plain
@@ -86,19 +88,18 @@ def _take_over(replica: Replica, found: Sequence[Running]) -> float:
 async def _prepare_and_start(replica: Replica) -> None:
     """Find all that the launch needs, write it down, start; ReconcilerError says what is missing."""
     tools, entry = replica.tools, replica.record.entry
-    launching.own_shard(entry, tools.config.node)
+    launching.own_rank(entry, tools.config.node)
     engine, command = launching.engine_command(entry.declaration.engine, tools.config, tools.support)
     weights = await anyio.to_thread.run_sync(partial(launching.locate_weights, entry, tools.locate))
     if replica.record.stop is not None:
         return
     taken = replica.home.ports_taken(entry.id)
-    seed = str(tools.config.state_dir)
-    port = launching.free_port(tools.config.engine_host, entry.id, seed, taken, replica.record.port)
-    log = tools.logs.path(entry.id)
+    port = launching.choose_port(entry, tools.config, taken, replica.record.port)
+    log, cores = tools.logs.path(entry.id), _cores(replica)
     prepared = launching.prepare(
-        entry, tools.config, engine, command, weights, port=port, log=log, environment=tools.environment
+        entry, tools.config, engine, command, weights, port=port, log=log, environment=tools.environment, cores=cores
     )
-    record = lifecycle.launching(replica.record, port, prepared.url, replica.now())
+    record = lifecycle.launching(replica.record, port, prepared.url, replica.now(), cores=cores)
     replica.home.save(record)
     replica.record = record
     tools.logs.rotate(entry.id)
@@ -113,20 +114,27 @@ async def _prepare_and_start(replica: Replica) -> None:
     _log.info("%s: started as pid %d on port %d", entry.id, identity.pid, port)
 
 
+def _cores(replica: Replica) -> tuple[int, ...]:
+    declared, config = replica.record.entry.declaration, replica.tools.config
+    taken = replica.home.cores_taken(replica.record.id)
+    return launching.deal_cores(declared.cpu_cores, config.cpu_cores, sorted(os.sched_getaffinity(0)), taken)
+
+
 async def start(replica: Replica) -> float:
     """Starting: ready when every readiness probe is answered well; failed when it ends, answers wrongly or hangs."""
     engine = replica.engine()
     if engine is None or not replica.alive():
         return await ending.ended(replica)
     for line in replica.watch.log.new_lines():
-        stage = engine.read_stage(plain(line))
-        if stage is not None:
-            replica.say(stage)
+        step = engine.read_progress(plain(line))
+        if step is not None:
+            replica.say(step.stage, step.words)
     verdict = await _readiness(replica, engine)
     replica.watch.looks += 1
     if replica.record.stop is not None or not replica.alive():
         return 0.0
     if verdict.health is Health.OK:
+        await keep_adapters(replica, engine)
         return _ready(replica)
     why = _hopeless(replica, verdict)
     if why is not None:
@@ -137,7 +145,12 @@ async def start(replica: Replica) -> float:
 
 
 def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
-    """Why to wait no longer; None while it may still become ready."""
+    """Why to wait no longer; None while it may still become ready.
+
+    What only computes is as well as its leader: when that has waited for too long, its own agent says so.
+    """
+    if not replica.leads():
+        return None
     watch, now = replica.watch, replica.now().seconds
     if verdict.health is Health.WRONG:
         watch.wrong_since = now if watch.wrong_since is None else watch.wrong_since
@@ -146,11 +159,12 @@ def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
             return watch.wrong
     else:
         watch.wrong_since = watch.wrong = None
-    if verdict.health is Health.LOADING:
-        replica.say(watch.gauges.stage or verdict.detail or "loading")
+    if verdict.health is Health.LOADING and watch.gauges.stage is None:
+        replica.say(verdict.detail or "loading")
     allowed = replica.record.entry.ready_timeout.total_seconds()
     if now - watch.progress_at >= allowed:
-        seen = watch.gauges.stage or verdict.detail or "no answer"
+        told = ", ".join(each for each in (watch.gauges.stage, watch.gauges.progress) if each)
+        seen = told or verdict.detail or "no answer"
         return watch.wrong or f"not ready, and no progress for {allowed:.0f} s ({seen})"
     return None
 
@@ -167,7 +181,10 @@ async def _readiness(replica: Replica, engine: EngineSupport) -> Verdict:
 
 
 def _ready(replica: Replica) -> float:
+    """It answers, and has its adapters; meanwhile it may have ended, or been told to."""
     record = replica.record
+    if record.stop is not None or not replica.alive():
+        return 0.0
     if replica.watch.adopted and replica.watch.looks == 1:  # it was ready before we asked; since when, nobody saw
         record = record.model_copy(update={"launched_seconds_at": None})
     record = lifecycle.became_ready(record, replica.now())

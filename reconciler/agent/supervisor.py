@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import anyio
 
 from reconciler.agent import lifecycle
-from reconciler.agent.admission import Held, own_gpus, refuse
 from reconciler.agent.adoption import adopted
 from reconciler.agent.causes import why_ended
 from reconciler.agent.drivers.base import Exit
@@ -18,9 +17,12 @@ from reconciler.agent.journal import JournalUnwritable
 from reconciler.agent.ledger import Ledger
 from reconciler.agent.observing import REVISIONS_PER_START
 from reconciler.agent.recovery import recover
+from reconciler.agent.remembered import told_good, told_starts
 from reconciler.agent.replica import Replica
+from reconciler.domain.admission import Held, own_gpus, refuse
 from reconciler.domain.assignment import ClaimGranted, Refusal, RunEntry, StopEntry
 from reconciler.domain.observed import ForeignProcess, ReachableNode, ReplicaState
+from reconciler.domain.port_blocks import PortRange
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -141,6 +143,10 @@ class Supervisor:
             replicas=tuple(replica.observe(moment) for _, replica in sorted(self._replicas.items())),
             foreign=self._foreign(),
             load_times=node.load_times,
+            block_ports=None if config.block_ports == PortRange() else config.block_ports,
+            failed_starts=told_starts(node, moment),
+            failed_launches=node.failed_launches,
+            last_good=told_good(node, self._replicas),
         )
 
     def entry(self, replica_id: str) -> RunEntry | None:
@@ -195,6 +201,11 @@ class Supervisor:
         others = (replica.record for replica in self._replicas.values() if replica.record.id != replica_id)
         return frozenset(record.port for record in others if record.port is not None)
 
+    def cores_taken(self, replica_id: str) -> Collection[int]:
+        """CPU cores that were dealt out to other replicas."""
+        others = (replica.record for replica in self._replicas.values() if replica.record.id != replica_id)
+        return frozenset(core for record in others for core in record.cores)
+
     def was_ready(self, digest: str) -> bool:
         """Whether this launch digest reached ready on this node."""
         return self._ledger.was_ready(digest)
@@ -202,6 +213,10 @@ class Supervisor:
     def became_ready(self, record: ReplicaRecord) -> None:
         """Remember its launch digest and its load time."""
         self._ledger.became_ready(record)
+
+    def launch_failed(self, record: ReplicaRecord, why: str) -> None:
+        """Remember a launch that ended before it answered."""
+        self._ledger.launch_failed(record, why, self._tools.clock.read())
 
     # How it does it.
 
@@ -237,6 +252,8 @@ class Supervisor:
         if now is None:
             self.forget(record.id)
             return
+        if now.state is ReplicaState.FAILED and record.state is ReplicaState.STARTING:
+            self.launch_failed(now, now.failure or "")
         replica = self._hold(now)
         replica.watch.adopted = alive
         replica.write_down(on_disk=now == written)

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 class Prober(Protocol):
     """Sends probes to engines."""
 
-    async def send(self, url: str, probe: Probe, timeout: timedelta) -> Answer:  # noqa: ASYNC109  # each has its own
+    async def send(
+        self,
+        url: str,
+        probe: Probe,
+        timeout: timedelta,  # noqa: ASYNC109  # each has its own
+        key: str | None = None,
+    ) -> Answer:
         """The engine's answer; one without a status when there was none in time."""
         ...
 
@@ -70,10 +76,18 @@ class Home(Protocol):
         """Ports that other replicas chose."""
         ...
 
+    def cores_taken(self, replica_id: str) -> Collection[int]:
+        """CPU cores that were dealt out to other replicas."""
+        ...
+
     def was_ready(self, digest: str) -> bool:
         """Whether this launch digest reached ready on this node."""
         ...
 
     def became_ready(self, record: ReplicaRecord) -> None:
         """Remember its launch digest and its load time."""
+        ...
+
+    def launch_failed(self, record: ReplicaRecord, why: str) -> None:
+        """Remember a launch that ended before it answered."""
         ...

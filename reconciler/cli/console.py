@@ -77,7 +77,11 @@ def note_uncommitted(directory: Path, aim: Aim) -> None:
 
 
 def commit_line(aim: Aim) -> str:
-    """`commit 9c2f4e1 "subject" (author)`, or that it is the work tree."""
+    """`commit 9c2f4e1 "subject" (author, 3 min ago)`, or that it is the work tree."""
+    from reconciler.controller.attempt import wall_clock  # noqa: PLC0415  # keeps --help lean
+    from reconciler.views.placement import age_text  # noqa: PLC0415
+
     if aim.commit is None:
         return "work tree (not committed; cannot be applied)"
-    return f'commit {aim.commit.sha[:7]} "{aim.commit.subject}" ({aim.commit.author})'
+    age = age_text((wall_clock() - aim.commit.committed_at).total_seconds())
+    return f'commit {aim.commit.sha[:7]} "{aim.commit.subject}" ({aim.commit.author}, {age})'

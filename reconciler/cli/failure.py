@@ -7,15 +7,16 @@ import tempfile
 import traceback
 
 from reconciler.cli.console import note
-from reconciler.errors import ClaimRefused, InvalidCluster, ReconcilerError, UsageError, flattened
+from reconciler.errors import ClaimRefused, InvalidCluster, ReconcilerError, StalePlan, UsageError, flattened
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_STALE = 4
 EXIT_HELD = 5
 
 
 def report_failure(error: Exception) -> int:
-    """Print it; 5 when another reconciler holds the fleet, 2 for wrong usage, else 1."""
+    """Print it; 5 when another reconciler holds the fleet, 4 for a stale plan, 2 for wrong usage, else 1."""
     errors = [each for each in flattened(error) if isinstance(each, Exception)]
     known = [each for each in errors if isinstance(each, ReconcilerError)]
     if not known:
@@ -24,6 +25,8 @@ def report_failure(error: Exception) -> int:
         say(each)
     if any(isinstance(each, ClaimRefused) for each in known):
         return EXIT_HELD
+    if any(isinstance(each, StalePlan) for each in known):
+        return EXIT_STALE
     return EXIT_USAGE if all(isinstance(each, UsageError) for each in known) else EXIT_FAILED
 
 
@@ -35,6 +38,8 @@ def say(error: ReconcilerError) -> None:
         for line in findings_lines(error.findings):
             note(line)
     note(f"error: {error.message}")
+    for action in error.actions if isinstance(error, StalePlan) else ():
+        note(f"  {action}")
     if error.hint:
         note(f"  fix: {error.hint}")
 

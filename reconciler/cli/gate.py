@@ -1,4 +1,4 @@
-"""`validate`, `explain` and `schema`: what the gate says, why, and the shape of the files."""
+"""`explain` and `schema`: what a rule or a field means, and the shape of the files."""
 
 from __future__ import annotations
 
@@ -7,36 +7,13 @@ from typing import Annotated
 
 import typer
 
-from reconciler.cli.console import Context, Format, leave, note, out
+from reconciler.cli.console import note, out
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(validate)
     app.command()(explain)
     app.command()(schema)
-
-
-def validate(
-    context: typer.Context,
-    directory: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The cluster directory.")] = None,
-    format: Annotated[Format, typer.Option(help="How to print the findings.")] = Format.TEXT,  # noqa: A002
-) -> None:
-    """Check the work tree: every finding at once. Exit 1 when one is an error."""
-    from reconciler.controller.aim import check_worktree  # noqa: PLC0415  # keeps --help lean
-    from reconciler.errors import UsageError  # noqa: PLC0415
-    from reconciler.views.findings import findings_json, findings_text  # noqa: PLC0415
-
-    options: Context = context.obj
-    chosen = directory or options.directory
-    if not chosen.is_dir():
-        raise UsageError(f"there is no directory {chosen}", hint="name the cluster directory: reconciler validate DIR")
-    checked = check_worktree(chosen)
-    if format is Format.JSON:
-        out(findings_json(checked.report))
-    else:
-        out(findings_text(checked.report, checked.loaded.texts))
-    leave(0 if checked.report.ok else 1)
 
 
 def explain(

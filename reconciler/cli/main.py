@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from reconciler import __version__
-from reconciler.cli import agent, apply, gate, lock, plan, run, status
+from reconciler.cli import agent, apply, fit, gate, init, intents, lock, plan, run, status, validate, why
 from reconciler.cli.console import Context
 
 EXIT_FAILED = 1
@@ -53,7 +53,7 @@ def options(
     context.obj = Context(directory)
 
 
-for group in (gate, plan, apply, run, status, lock, agent):
+for group in (validate, gate, fit, plan, apply, run, status, why, intents, lock, agent, init):
     group.register(app)
 
 
@@ -61,8 +61,9 @@ def main() -> NoReturn:
     """Run the command line and exit with its code; every error is one message, never a traceback."""
     code = outcome(sys.argv[1:])
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # Python has none for a descriptor that the caller closed (`>&-`)
+                stream.flush()
     except BrokenPipeError:  # `reconciler status | head`
         code = EXIT_FAILED
     # Nothing is left to do: taking the interpreter apart would cost every command 10 ms, a fifth of --help's budget.

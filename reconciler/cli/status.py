@@ -28,9 +28,11 @@ def status(
     import anyio  # noqa: PLC0415  # keeps --help lean
 
     from reconciler.controller.aim import fleet_name  # noqa: PLC0415
-    from reconciler.controller.attempt import decide  # noqa: PLC0415
+    from reconciler.controller.attempt import decide, wall_clock  # noqa: PLC0415
+    from reconciler.controller.externals import externals_of  # noqa: PLC0415
     from reconciler.controller.ground import ground  # noqa: PLC0415
-    from reconciler.controller.look import look  # noqa: PLC0415
+    from reconciler.controller.look import look_beyond  # noqa: PLC0415
+    from reconciler.controller.standing import read_standing  # noqa: PLC0415
     from reconciler.controller.state import read_aim, state_dir  # noqa: PLC0415
     from reconciler.planning.status import status as fleet_status  # noqa: PLC0415
     from reconciler.sources.repository import head  # noqa: PLC0415
@@ -40,9 +42,14 @@ def status(
     state = state_dir(fleet_name(options.directory))
     record = read_aim(state)
     aim = _applied(options.directory, record)
-    observed = anyio.run(look, ground(aim.desired, state, may_start=False))
-    decision = decide(aim, observed, ())
-    answer = fleet_status(aim.desired, observed, decision, record.commit if record else None)
+    here = ground(aim.desired, state, may_start=False)
+    seen = anyio.run(look_beyond, here, externals_of(aim.desired))
+    standing = read_standing(state)
+    aim = standing.over(aim)
+    now = wall_clock()
+    decision = decide(aim, seen.observed, standing.intents, now=now)
+    commit = record.commit if record else None
+    answer = fleet_status(aim.desired, seen.observed, decision, commit, seen.externals, standing.intents, now)
     if format is Format.JSON:
         out(status_json(answer))
     else:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from reconciler.domain.finding import Severity
+from reconciler.controller.memory import Memory
+from reconciler.domain.finding import Severity, sort_key
 from reconciler.errors import InvalidCluster, SourceError
-from reconciler.gate.check import check, report
+from reconciler.gate.check import Against, report
+from reconciler.gate.comparison import model_changes, replaced
+from reconciler.gate.inherited import marked
+from reconciler.gate.ledger import ledger
+from reconciler.gate.sides import Side
+from reconciler.planning.limits import removal
 from reconciler.sources.loader import UNNAMED, load
 from reconciler.sources.repository import read_tree
 from reconciler.sources.worktree import read_worktree
@@ -17,7 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reconciler.domain.desired import Desired
-    from reconciler.domain.finding import GateReport
+    from reconciler.domain.finding import Finding, GateReport
+    from reconciler.planning.limits import Removal
     from reconciler.sources.loaded import Loaded
     from reconciler.sources.tree import CommitInfo, Tree
 
@@ -46,13 +53,46 @@ class Aim:
         return self.commit.sha if self.commit else None
 
 
-def check_tree(tree: Tree) -> Checked:
-    """Load one tree and run every rule over it; all findings at once."""
+def check_tree(tree: Tree, base: Tree | None = None, memory: Memory | None = None) -> Checked:
+    """Load one tree and run every rule over it; all findings at once.
+
+    With the tree of a base the report also says what changes, and which findings the base had already. `memory` saves
+    what was done for an earlier tree, and keeps what is done for this one.
+    """
     started = time.monotonic()
-    loaded = load(tree)
-    ruled = check(loaded.partial, loaded.broken, loaded.locate, loaded.findings)
+    memory = memory or Memory()
+    memory.turn()
+    loaded = memory.loaded(tree)
+    if base is None:
+        return Checked(tree, loaded, _report(loaded, _all_findings(tree, loaded, memory), started))
+    was = memory.loaded(base)
+    before, after = _side(was), _side(loaded)
+    must_go = replaced(before, after)
+    against = Against(was.partial, must_go, _removal(was, loaded))
+    found = marked(_all_findings(tree, loaded, memory, against), _all_findings(base, was, memory))
+    compared = {"changes": model_changes(before, after), "ledger": ledger(before, after, must_go)}
+    return Checked(tree, loaded, _report(loaded, found, started).model_copy(update=compared))
+
+
+def _all_findings(tree: Tree, loaded: Loaded, memory: Memory, against: Against | None = None) -> tuple[Finding, ...]:
+    """The loader's and the rules'."""
+    return tuple(sorted((*loaded.findings, *memory.ruled(tree, loaded, against)), key=sort_key))
+
+
+def _removal(was: Loaded, loaded: Loaded) -> Removal:
+    """What is gone; a model whose file is there and broken is not."""
+    found = removal(was.partial, loaded.partial)
+    return replace(found, gone={name: count for name, count in found.gone.items() if name not in loaded.broken})
+
+
+def _report(loaded: Loaded, findings: tuple[Finding, ...], started: float) -> GateReport:
     seconds = round(time.monotonic() - started, 3)
-    return Checked(tree, loaded, report((*loaded.findings, *ruled), loaded.partial, seconds, broken=loaded.broken))
+    return report(findings, loaded.partial, seconds, broken=loaded.broken)
+
+
+def _side(loaded: Loaded) -> Side:
+    refused = (each.model for each in loaded.findings if each.severity is Severity.ERROR)
+    return Side(loaded.partial, loaded.broken | {model for model in refused if model is not None})
 
 
 def check_worktree(directory: Path) -> Checked:
@@ -60,9 +100,14 @@ def check_worktree(directory: Path) -> Checked:
     return check_tree(read_worktree(directory))
 
 
-def load_commit(directory: Path, revision: str = "HEAD") -> Aim:
+def load_commit(directory: Path, revision: str = "HEAD", memory: Memory | None = None) -> Aim:
     """The aim of a commit; InvalidCluster with every finding when the gate refuses it, SourceError when unreadable."""
-    return _passed(check_tree(read_tree(directory, revision)))
+    return aim_of(read_tree(directory, revision), memory)
+
+
+def aim_of(tree: Tree, memory: Memory | None = None) -> Aim:
+    """The aim of one tree; InvalidCluster with every finding when the gate refuses it."""
+    return _passed(check_tree(tree, memory=memory))
 
 
 def load_worktree(directory: Path) -> Aim:

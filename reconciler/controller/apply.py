@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from reconciler.controller.attempt import Attempts
+from reconciler.controller.attempt import Attempts, Hearing, wall_clock
 from reconciler.controller.claims import Claims, claiming
 from reconciler.domain.intent import Intent, IntentKind
 from reconciler.domain.observed import ReplicaState
@@ -16,11 +16,12 @@ from reconciler.fleet.executor import Outcome
 from reconciler.fleet.observer import observing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from reconciler.controller.aim import Aim
     from reconciler.controller.attempt import Pass
     from reconciler.controller.ground import Ground
+    from reconciler.controller.standing import Ledger
     from reconciler.domain.assignment import Holder
 
 LOOK_EVERY = timedelta(seconds=1)
@@ -82,12 +83,20 @@ class Applied:
 
 
 @asynccontextmanager
-async def attempting(ground: Ground, fleet_name: str, holder: Holder, wait: timedelta) -> AsyncIterator[Attempts]:
-    """Observe every node and keep claims renewed for as long as the block runs."""
+async def attempting(
+    ground: Ground,
+    fleet_name: str,
+    holder: Holder,
+    wait: timedelta,
+    hearing: Hearing | None = None,
+    now: Callable[[], datetime] = wall_clock,
+) -> AsyncIterator[Attempts]:
+    """Observe every node and keep claims renewed for as long as the block runs; `hearing` goes on from an earlier."""
+    hearing = hearing or Hearing()
     claims = Claims(ground.fleet, fleet_name, holder)
-    async with claiming(claims), observing(ground.fleet, ground.inventory, wait) as observer:
+    async with claiming(claims), observing(ground.fleet, ground.inventory, wait, hearing.known) as observer:
         await observer.hear_all(HEAR_WITHIN)
-        yield Attempts(ground.fleet, observer, claims, ground.inventory)
+        yield Attempts(ground.fleet, observer, claims, ground.inventory, hearing, now)
 
 
 def retry_once(holder: Holder) -> Intent:
@@ -102,14 +111,24 @@ def retry_once(holder: Holder) -> Intent:
 
 
 async def apply(
-    ground: Ground, aim: Aim, holder: Holder, reporter: Reporter, stop: StopRequest, *, only: str | None = None
+    ground: Ground,
+    aim: Aim,
+    holder: Holder,
+    reporter: Reporter,
+    stop: StopRequest,
+    ledger: Ledger,
+    *,
+    only: str | frozenset[str] | None = None,
 ) -> Applied:
     """Pass after pass until an ending is reached. ClaimRefused when another reconciler holds the fleet."""
-    intents = (retry_once(holder),)
+    once = retry_once(holder)
     fruitless = Fruitless()
     async with attempting(ground, aim.desired.fleet.name, holder, LOOK_EVERY) as attempts:
         while True:
-            done = await attempts.once(aim, intents, only=only, may_start=not stop.asked)
+            standing = ledger.read()
+            intents = (once, *standing.intents)
+            done = await attempts.once(standing.over(aim), intents, only=only, may_start=not stop.asked)
+            ledger.passed(aim.desired, done.observed)
             reporter.passed(done)
             fruitless.count(done, attempts.claims, reporter)
             ending = _ending(done, stop, fruitless)
@@ -120,8 +139,11 @@ async def apply(
 
 
 def in_flight(done: Pass) -> bool:
-    """Whether a replica of this fleet is starting or ending, so that waiting makes sense."""
-    return any(replica.state in IN_FLIGHT for _, replica in done.observed.replicas())
+    """Whether a replica of this fleet is starting, ending or loading adapters, so that waiting makes sense."""
+    return any(
+        replica.state in IN_FLIGHT or (replica.lacks_adapters and replica.adapter_failure is None)
+        for _, replica in done.observed.replicas()
+    )
 
 
 @dataclass(slots=True)
@@ -136,7 +158,7 @@ class Fruitless:
     def count(self, done: Pass, claims: Claims, reporter: Reporter) -> None:
         """Take a pass into account, and say what was in its way."""
         orders = {name: each.entries for name, each in done.decision.orders.items() if each.changes_something}
-        again = bool(orders) and not done.attended and orders == self._orders
+        again = bool(orders) and not done.attended and done.only_looks_for is None and orders == self._orders
         self._orders = orders
         self.passes = self.passes + 1 if again else 0
         for sent in done.sent:

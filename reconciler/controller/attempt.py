@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import anyio
+
 from reconciler.domain.assignment import Assignment
 from reconciler.domain.observed import Observation, ReachableNode
 from reconciler.errors import UsageError
@@ -13,7 +15,7 @@ from reconciler.fleet.executor import Outcome, send
 from reconciler.planning.planner import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from reconciler.controller.aim import Aim
     from reconciler.controller.claims import Claims
@@ -27,6 +29,35 @@ SETTLE_WITHIN = timedelta(seconds=5)
 """An agent tells what it took within a round trip; longer means that it is gone, which the next pass sees."""
 
 
+def wall_clock() -> datetime:
+    """This machine's clock, in UTC."""
+    return datetime.now(UTC)  # noqa: TID251  # the shell reads the clock for the core
+
+
+FIRST_HEARING = timedelta(seconds=60)
+"""A fresh reconciler changes nothing before it has heard every node, or has waited this long (design section 7): what
+it has not heard of may run there already."""
+
+
+@dataclass(slots=True)
+class Hearing:
+    """What this process has heard of nodes so far, over changes of the inventory and lost claims."""
+
+    began: float = field(default_factory=anyio.current_time)
+    """When it began to listen, on the monotonic clock."""
+    known: dict[str, ReachableNode] = field(default_factory=dict)
+
+    def lacks(self, observed: Observation) -> tuple[str, ...]:
+        """Nodes that were never heard and may still be within the time for it."""
+        silent = tuple(node.name for node in observed.unreachable if node.last is None)
+        return silent if self.left > timedelta() else ()
+
+    @property
+    def left(self) -> timedelta:
+        """How much of that time is left."""
+        return timedelta(seconds=self.began - anyio.current_time()) + FIRST_HEARING
+
+
 @dataclass(slots=True)
 class Attempts:
     """The passes of one reconciler: its collaborators, and the generations it has sent."""
@@ -35,16 +66,21 @@ class Attempts:
     observer: Observer
     claims: Claims
     inventory: tuple[str, ...]
+    hearing: Hearing
+    now: Callable[[], datetime] = wall_clock
+    """The reconciler's wall clock; only tells which intents have expired."""
     _generation_by_node: dict[str, int] = field(default_factory=dict)
 
-    async def once(self, aim: Aim, intents: Sequence[Intent], *, only: str | None, may_start: bool = True) -> Pass:
+    async def once(
+        self, aim: Aim, intents: Sequence[Intent], *, only: str | frozenset[str] | None, may_start: bool = True
+    ) -> Pass:
         """Observe, decide, and send what is due; `may_start` False only looks, so that what is in flight can finish.
 
         A node of this machine whose agent is gone gets one first, and nothing is sent on what its journal said:
         what drains or starts there needs it, and the next pass sees the truth.
         """
         observed = self.observer.latest()
-        decision = decide(aim, observed, intents, only=only)
+        decision = decide(aim, observed, intents, only=only, now=self.now())
         if not may_start:
             return Pass(observed, decision, ())
         unattended = [node for node in observed.reachable if not node.agent and (node.replicas or _is_due(decision))]
@@ -52,6 +88,9 @@ class Attempts:
             await self._attend(unattended)
             return Pass(observed, decision, (), attended=True)
         due = [orders for orders in decision.orders.values() if orders.changes_something]
+        unheard = self.hearing.lacks(observed)
+        if due and unheard:
+            return Pass(observed, decision, (), held_back=_not_heard(unheard), only_looks_for=self.hearing.left)
         if due:
             await self.claims.take(node.name for node in observed.reachable)
         if not due:
@@ -105,6 +144,13 @@ class Pass:
     """Whether it only saw to it that an agent runs."""
     held_back: str | None = None
     """Why nothing was sent although something is due."""
+    only_looks_for: timedelta | None = None
+    """For how long nothing is sent because of nodes that were never heard."""
+
+
+def _not_heard(nodes: Sequence[str]) -> str:
+    told = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")  # noqa: PLR2004  # a line
+    return f"{told} not heard yet: nothing is changed until then, or for {FIRST_HEARING.total_seconds():.0f} s"
 
 
 def _is_due(decision: Decision) -> bool:
@@ -120,7 +166,13 @@ def check_only(aim: Aim, observed: Observation, only: str | None) -> None:
         raise UsageError(f"there is no model {only!r} in this commit or on the fleet", hint=f"models: {known}")
 
 
-def decide(aim: Aim, observed: Observation, intents: Sequence[Intent], *, only: str | None = None) -> Decision:
+def decide(
+    aim: Aim,
+    observed: Observation,
+    intents: Sequence[Intent],
+    *,
+    only: str | frozenset[str] | None = None,
+    now: datetime | None = None,
+) -> Decision:
     """The planner's decision as of now."""
-    now = datetime.now(UTC)  # noqa: TID251  # the shell reads the clock for the core
-    return plan(aim.desired, observed, intents, now, commit=aim.sha, tree=aim.tree_id, only=only)
+    return plan(aim.desired, observed, intents, now or wall_clock(), commit=aim.sha, tree=aim.tree_id, only=only)

@@ -82,14 +82,18 @@ class Claims:
         )
 
     async def renew_for_ever(self) -> None:
-        """Renew every claim in turn; a node that no longer knows ours loses it here, and is claimed again when seen."""
+        """Renew every claim; a node that no longer knows ours loses it here, and is claimed again when seen."""
         while True:
             await anyio.sleep(RENEW_EVERY.total_seconds())
-            for node in tuple(self.epoch_by_node):
-                try:
-                    await self._claim(node)
-                except (ClaimRefused, NodeUnreachable):
-                    self.forget(node)
+            async with anyio.create_task_group() as tasks:  # at once: a few silent nodes must not let the others lapse
+                for node in tuple(self.epoch_by_node):
+                    tasks.start_soon(self._renew, node)
+
+    async def _renew(self, node: str) -> None:
+        try:
+            await self._claim(node)
+        except (ClaimRefused, NodeUnreachable):
+            self.forget(node)
 
     async def give_up(self) -> None:
         """Release every claim, so that the next reconciler need not wait."""

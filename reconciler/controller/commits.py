@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from reconciler.controller.aim import load_commit
+from reconciler.controller.aim import aim_of
+from reconciler.controller.memory import Memory
 from reconciler.controller.state import read_aim
 from reconciler.errors import InvalidCluster, SourceError
-from reconciler.sources.repository import head
+from reconciler.sources.repository import head, read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from reconciler.controller.aim import Aim
+    from reconciler.sources.tree import Tree
 
 
 @dataclass(slots=True)
@@ -25,8 +27,13 @@ class Commits:
     said: Callable[[str], None]
     """Told about every commit that was not taken, and why."""
     aim: Aim | None = None
+    head: Callable[[Path], str] = head
+    read: Callable[[Path, str], Tree] = read_tree
+    """Where commits come from: git, or the history that a simulation tells."""
     _seen: str | None = None
     _trouble: str | None = None
+    _memory: Memory = field(default_factory=Memory)
+    """A commit changes few files: the rest is not read and judged again."""
 
     def resume(self, state: Path) -> None:
         """After a start whose HEAD is bad: go on with the commit that was last made real here."""
@@ -34,7 +41,7 @@ class Commits:
         if self.aim is not None or record is None:
             return
         try:
-            self.aim = load_commit(self.directory, record.commit)
+            self.aim = aim_of(self.read(self.directory, record.commit))
         except SourceError as error:
             self.said(f"the last good commit {record.commit[:7]} cannot be read: {error.message}")
         else:
@@ -44,10 +51,10 @@ class Commits:
         """Whether there is a new aim: HEAD moved to a commit that passes the gate. Never raises for a bad commit."""
         sha = ""
         try:
-            sha = head(self.directory)
+            sha = self.head(self.directory)
             if sha == self._seen:
                 return False
-            self.aim = load_commit(self.directory, sha)
+            self.aim = aim_of(self.read(self.directory, sha), self._memory)
         except InvalidCluster as error:
             self._seen = sha
             self._refuse(sha, error)

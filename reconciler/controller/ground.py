@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reconciler.domain.assignment import Assignment, ClaimGranted, ClaimRequest
     from reconciler.domain.desired import Desired, Node
     from reconciler.domain.observed import ReachableNode
+    from reconciler.fleet.protocol import Reached
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -34,7 +35,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 class Ground:
     """One fleet as reached from here."""
 
-    fleet: GroundFleet
+    fleet: Reached
     inventory: tuple[str, ...]
     """Names of all nodes."""
 

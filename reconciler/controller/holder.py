@@ -21,7 +21,7 @@ def this_process(command: str) -> Holder:
     return Holder(
         id=f"{machine}-{pid}-{started_at:.2f}",
         command=command,
-        user=_user(),
+        user=this_user(),
         machine=machine,
         boot_id=boot_id,
         pid=pid,
@@ -29,7 +29,7 @@ def this_process(command: str) -> Holder:
     )
 
 
-def _user() -> str:
+def this_user() -> str:
     """The user's name, or the number where the account has none (containers)."""
     try:
         return getpass.getuser()

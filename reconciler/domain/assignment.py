@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from reconciler.domain.base import Count, Frozen, Name, Text
+from reconciler.domain.base import Count, Frozen, Name, Positive, Text
 from reconciler.domain.declaration import Declaration
 from reconciler.domain.placement import Placement, ReplicaId, parse_replica_id
 
@@ -86,7 +86,14 @@ class RunEntry(Frozen):
     ready_timeout: timedelta
     """Without progress for this long while starting, the replica has failed."""
     attempt: Count = 0
-    """A higher attempt than the agent holds makes it launch a failed replica again, at once."""
+    """A higher attempt than the agent holds makes it launch a failed replica again, at once; of a replica over several
+    nodes every part, since those that live on have lost the others."""
+    addresses: tuple[Text, ...] = Field(default=(), exclude_if=lambda addresses: not addresses)
+    """Under which the nodes of the placement reach each other, in its order, the leader first. Only of a replica over
+    several nodes; else it is not sent, so that an older agent reads it too."""
+    port: Positive | None = Field(default=None, exclude_if=lambda port: port is None)
+    """First of the block of ports that it has on each of several nodes; None for a replica of one node, whose agent
+    takes any one that is free."""
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

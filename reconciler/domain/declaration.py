@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
+from reconciler.domain.adapter_slots import USUAL_WIDTH, larger_rooms, room_for, slot_rank, wider_slots
 from reconciler.domain.base import Count, Flag, Frozen, Name, Number, Positive, PositiveNumber, Text, digest
 from reconciler.domain.model_spec import Engine, EnvName, SecretRef, Task
 from reconciler.domain.source import SourceText
@@ -17,6 +20,12 @@ if TYPE_CHECKING:
 
     from reconciler.domain.desired import Desired
     from reconciler.domain.model_spec import ModelSpec, Profile
+
+
+_RANK_FLAG = "--max-lora-rank"
+
+LOADS_LIVE = frozenset({Engine.VLLM, Engine.SGLANG})
+"""Engines that load adapters while they serve; llama.cpp takes all of them at its start, with their scales."""
 
 
 class DeclaredAdapter(Frozen):
@@ -61,12 +70,45 @@ class Declaration(Frozen):
     cpu_cores: Positive | None = None
     """Only on CPUs, where it becomes the thread count."""
     adapters: tuple[DeclaredAdapter, ...] = ()
+    adapter_rank: Positive | None = Field(default=None, exclude_if=lambda rank: rank is None)
+    """Width of the slots for adapters, where their locks ask for more than the usual one and they are loaded live; else
+    it is not sent, so that an older agent reads the rest."""
     args: tuple[str, ...] = ()
     env: dict[EnvName, str | SecretRef] | None = None
 
+    @property
+    def loads_adapters(self) -> bool:
+        """Whether adapters come and go while it serves; then which ones is not in the launch digest.
+
+        Only an engine that was started with slots for some, from which SGLang also learns the modules they change; with
+        one API server, since each of several would know its own adapters only (vLLM refuses to start so, SGLang to
+        load); and on one node, since an adapter's path is sent and may differ on others. None that has a scale, which
+        is said at a start.
+        """
+        if not self.adapters or any(adapter.scale is not None for adapter in self.adapters):
+            return False
+        return self.engine in LOADS_LIVE and self.data_parallel == 1 and self.nodes == 1
+
     def launch_digest(self) -> str:
-        """64 hex digits; two declarations with one digest run the same process."""
-        return digest(self.declared())
+        """64 hex digits; two declarations with one digest are served by the same process, adapters loaded live apart.
+
+        In place of those it has the room that is made for them.
+        """
+        return self._digest(room_for(len(self.adapters)), self.adapter_rank)
+
+    def digests_with_more_room(self) -> tuple[str, ...]:
+        """Launch digests of processes that were started for more or wider adapters, and serve this too."""
+        if not self.loads_adapters:
+            return ()
+        rooms = (room_for(len(self.adapters)), *larger_rooms(len(self.adapters)))
+        widths = (self.adapter_rank, *wider_slots(self.adapter_rank))
+        return tuple(self._digest(room, width) for room in rooms for width in widths)[1:]
+
+    def _digest(self, room: int, width: int | None) -> str:
+        declared = self.declared()
+        if self.loads_adapters:
+            declared |= {"adapters": {"room": room}} | ({} if width is None else {"adapter_rank": width})
+        return digest(declared)
 
     def declared(self) -> dict[str, Any]:
         """The fields that differ from their default, as plain JSON data."""
@@ -81,7 +123,7 @@ def declare(desired: Desired, model: ModelSpec, profile: Profile) -> Declaration
     source = profile.source or model.source
     assert source is not None, f"{model.name} has neither source nor external"  # noqa: S101  # the loader refuses it
     on_gpus = profile.gpu_class is not None
-    return Declaration(
+    declaration = Declaration(
         model=model.name,
         engine=profile.engine,
         source=source,
@@ -107,3 +149,15 @@ def declare(desired: Desired, model: ModelSpec, profile: Profile) -> Declaration
         args=profile.args,
         env=profile.env or None,
     )
+    width = _slot_width(desired, model, profile) if declaration.loads_adapters else USUAL_WIDTH
+    return declaration if width == USUAL_WIDTH else declaration.model_copy(update={"adapter_rank": width})
+
+
+def _slot_width(desired: Desired, model: ModelSpec, profile: Profile) -> int:
+    """As wide as the widest adapter by its lock, or the usual width where `args` say it: then they decide alone."""
+    lock = desired.locks.get(model.name)
+    if lock is None or any(word.split("=")[0].replace("_", "-") == _RANK_FLAG for word in profile.args):
+        return USUAL_WIDTH
+    sources = {adapter.source for adapter in model.adapters}
+    ranks = [(each.adapter_config or {}).get("r") for each in lock.sources if each.source in sources]
+    return slot_rank(rank for rank in ranks if type(rank) is int and rank > 0)

@@ -17,7 +17,9 @@ from reconciler.domain.tables import gpu_classes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from reconciler.domain.assignment import RunEntry
     from reconciler.domain.lock import Lock
+    from reconciler.domain.roster import Roster
 
 Path = tuple[str | int, ...]
 """A place inside one YAML document: keys and list positions from the top."""
@@ -63,6 +65,10 @@ class Node:
         return sum(1 for each in self.gpu_class_by_index() if each == gpu_class)
 
 
+IDLE_TIMEOUT = timedelta(minutes=15)
+"""A load of some minutes is paid back by a few more requests within a quarter of an hour; later ones come anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutPolicy:
     """A model's rollout with every default filled in."""
@@ -86,6 +92,8 @@ class Desired:
     models: tuple[ModelSpec, ...] = ()
     locks: Mapping[str, Lock] = field(default_factory=dict)
     where_by_model: Mapping[str, Where] = field(default_factory=dict)
+    roster: Roster | None = None
+    """What the tree held when it was last made real, which a removal is measured against; None where nobody knows."""
 
     @cached_property
     def model_by_name(self) -> Mapping[str, ModelSpec]:
@@ -98,6 +106,16 @@ class Desired:
         return {node.name: node for node in self.nodes}
 
     @cached_property
+    def name_after(self) -> Mapping[str, str]:
+        """Models that have `moved`, the name after by the name before; one whose file is there has not moved."""
+        moved = {model.moved: model.name for model in reversed(self.models) if model.moved}
+        return {before: after for before, after in moved.items() if before not in self.model_by_name}
+
+    def model_of(self, entry: RunEntry) -> str:
+        """The model that a running replica belongs to, by its name in this tree."""
+        return self.name_after.get(entry.model, entry.model)
+
+    @cached_property
     def classes(self) -> Mapping[str, GpuClass]:
         """Built-in GPU classes and the fleet's own; a fleet's own wins."""
         return {**gpu_classes(), **(self.fleet.gpu_classes or {})}
@@ -106,6 +124,10 @@ class Desired:
         """The rollout policy of a model: its own fields, then the fleet's, then the built-in ones."""
         return resolve_rollout(self.fleet.defaults.rollout, model.rollout)
 
+    def idle_timeout(self, model: ModelSpec) -> timedelta:
+        """How long an on-demand model stays loaded without a request: its own, else the fleet's, else 15 minutes."""
+        return model.scaling.idle_timeout or self.fleet.defaults.idle_timeout or IDLE_TIMEOUT
+
     def version(self, profile: Profile) -> str | None:
         """The engine version a profile asks for, or the fleet's default for its engine; None when neither says."""
         return profile.version or (self.fleet.defaults.engine_versions or {}).get(profile.engine)
@@ -113,9 +135,8 @@ class Desired:
 
 def resolve_rollout(fleet: Rollout, model: Rollout) -> RolloutPolicy:
     """Fill in what a model does not write; `max_unavailable` is 0, or 1 in place."""
-    set_by_name = {name: getattr(fleet, name) for name in fleet.model_fields_set}
-    set_by_name |= {name: getattr(model, name) for name in model.model_fields_set}
-    merged = Rollout.model_validate(set_by_name)
+    of_fleet = fleet.model_fields_set - model.model_fields_set
+    merged = model.model_copy(update={name: getattr(fleet, name) for name in of_fleet}) if of_fleet else model
     unavailable = merged.max_unavailable
     if unavailable is None:
         unavailable = 1 if merged.strategy is Strategy.IN_PLACE else 0

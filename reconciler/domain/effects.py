@@ -26,7 +26,7 @@ class Effect(StrEnum):
     """The process is replaced only where its node or GPUs no longer qualify."""
 
 
-_NONE, _RESTART, _REPLACE = Effect.NONE, Effect.RESTART, Effect.REPLACE
+_NONE, _LIVE, _RESTART, _REPLACE = Effect.NONE, Effect.LIVE, Effect.RESTART, Effect.REPLACE
 
 MODEL_EFFECTS: Mapping[str, Effect] = {
     "name": _RESTART,  # the served name; with `moved` the slots are kept
@@ -45,9 +45,9 @@ MODEL_EFFECTS: Mapping[str, Effect] = {
     "scaling.target": _NONE,
     "profiles": _RESTART,
     "adapters": _RESTART,
-    "adapters.name": _RESTART,
-    "adapters.source": _RESTART,
-    "adapters.scale": _RESTART,
+    "adapters.name": _LIVE,  # where the engine loads them live (Declaration.loads_adapters), else a restart
+    "adapters.source": _LIVE,
+    "adapters.scale": _RESTART,  # llama.cpp alone has it, and takes it at its start
     "fallbacks": _NONE,
     "rollout": _NONE,
     "rollout.strategy": _NONE,

@@ -102,7 +102,14 @@ def _load(engine: Engine, version: str) -> FlagTable:
     by_flag = _marks_by_flag(own)
     flags = tuple(_flag(row, by_flag) for row in data["flags"])
     by_spelling = {spelling: flag for flag in flags for spelling in flag.spellings}
-    env_of_flags = {name: (flag.managed, flag) for flag in flags if flag.managed for name in (*flag.env, *flag.env_off)}
+    keys = own.get("keys", ())  # hold a secret, and are the way to give it
+    env_of_flags = {
+        name: (flag.managed, flag)
+        for flag in flags
+        if flag.managed
+        for name in (*flag.env, *flag.env_off)
+        if name not in keys
+    }
     return FlagTable(
         engine=engine,
         version=version,

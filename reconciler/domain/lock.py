@@ -29,8 +29,11 @@ class LockedFile(Frozen):
     model_config = ConfigDict(extra="ignore")
 
     path: Text
+    """Relative to the source."""
     bytes: Count
+    """Its size."""
     sha256: Text | None = None
+    """Its digest, where the place it lies at tells it."""
 
 
 class TensorRun(Frozen):
@@ -41,8 +44,11 @@ class TensorRun(Frozen):
     group: Text
     """embedding, output_head, attention, mlp, experts, norms, vision or other."""
     layers: tuple[Count, Count] | None = None
+    """First and last layer; null outside the layers."""
     dtype: Text
+    """Type in lower case, such as bf16 or q4_k."""
     bytes: Count
+    """Of all its tensors."""
 
 
 class LockedSource(Frozen):
@@ -55,17 +61,25 @@ class LockedSource(Frozen):
     revision: Text
     """What it resolved to: a commit, a package version, or the file's sha256."""
     format: WeightFormat
+    """safetensors, gguf, peft or other."""
     weight_bytes: Count | None = None
     """Bytes of all weights; authoritative, never checked against config."""
     config: dict[str, Any] | None = None
     """config.json, or the GGUF metadata without its tokenizer arrays, as they are."""
     tensors: tuple[TensorRun, ...] | None = None
+    """Bytes by group and layer; their sum is that of all tensors."""
     quant_config: dict[str, Any] | None = None
+    """hf_quant_config.json or quantize_config.json as it is."""
     adapter_config: dict[str, Any] | None = None
+    """adapter_config.json of an adapter as it is."""
     model_max_length: Annotated[float, Field(strict=True)] | None = None
+    """Of the tokenizer's configuration, tokens."""
     files: tuple[LockedFile, ...] | None = None
+    """What it is read from."""
     licence: str | None = None
+    """As its place states it."""
     chat_template_sha256: str | None = None
+    """Digest of its chat template."""
 
 
 class Lock(Frozen):
@@ -74,7 +88,9 @@ class Lock(Frozen):
     model_config = ConfigDict(extra="ignore")
 
     format_version: Text = FORMAT_VERSION
+    """A higher major is refused; missing reads as 1.0."""
     sources: tuple[LockedSource, ...]
+    """One entry for each source of the model, its profiles and adapters."""
 
     def find(self, source: str) -> LockedSource | None:
         """The entry of a source as written in the YAML."""

@@ -69,6 +69,7 @@ class SecretRef(Frozen):
     """A secret by name; the agent resolves it in its secrets directory."""
 
     secret: Name
+    """Name of its file in the agent's secrets directory."""
 
 
 class External(Frozen):
@@ -223,3 +224,8 @@ class ModelSpec(Frozen):
     def replicas(self) -> int:
         """Replicas wanted when nobody asks for more: exactly `scaling.min`."""
         return 0 if self.external is not None else self.scaling.min
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether it runs only while somebody asks for it: min 0 with max above it."""
+        return self.external is None and self.scaling.min == 0 and (self.scaling.max or 0) > 0

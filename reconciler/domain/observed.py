@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from reconciler.domain.assignment import RunEntry
-from reconciler.domain.base import Count, Flag, Frozen, Name, Text
+from reconciler.domain.base import Count, Flag, Frozen, Name, Positive, Text
+from reconciler.domain.declaration import DeclaredAdapter
+from reconciler.domain.port_blocks import PortRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +44,17 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 """Before this no agent ran; an instant at the calendar's edge could not be shown in other time zones."""
 
 
+class GpuLinks(Frozen):
+    """What a GPU shares with others of its node; names mean something on this node only, None is not known."""
+
+    nvlink: Text | None = None
+    """GPUs with the same name reach each other over NVLink, every pair of them."""
+    switch: Text | None = None
+    """The PCIe switch it hangs on."""
+    numa: Count | None = None
+    """The NUMA node of that."""
+
+
 class ObservedGpu(Frozen):
     """One GPU as its node measured it."""
 
@@ -53,6 +66,8 @@ class ObservedGpu(Frozen):
     """Memory in use by anything; None where it is declared, not measured."""
     answers: Flag = True
     """False when the driver no longer answers for it: unknown, not free and not zero."""
+    links: GpuLinks | None = Field(default=None, exclude_if=lambda links: links is None)
+    """None where the agent does not know; then it is not sent, so that an older reconciler reads it too."""
 
 
 class ObservedReplica(Frozen):
@@ -77,6 +92,11 @@ class ObservedReplica(Frozen):
     running: Count | None = None
     """Requests in flight; None when not known. A gauge: it moves without a new revision."""
     waiting: Count | None = None
+    idle_for: timedelta | None = Field(default=None, exclude_if=lambda idle: idle is None)
+    """How long every reading found no request in flight; None when that is not known, or one is. A gauge too.
+
+    Readings are seconds apart: a request shorter than that may be missed.
+    """
     failure: str | None = None
     ever_ready: Flag = False
     """Whether this launch digest reached ready on this node at least once."""
@@ -84,11 +104,27 @@ class ObservedReplica(Frozen):
     """Launches that ended by themselves since the last one that served for a minute."""
     load_seconds: float | None = None
     """From launch to ready, the last time."""
+    adapters: tuple[DeclaredAdapter, ...] | None = Field(default=None, exclude_if=lambda adapters: adapters is None)
+    """What its engine has loaded, as it lists them, each with the source it was loaded from. None, and not sent, where
+    nobody has asked, or the engine does not tell."""
+    adapter_failure: str | None = Field(default=None, exclude_if=lambda failure: failure is None)
+    """Why it has not those that it should have, in one sentence."""
 
     @property
     def id(self) -> str:
         """Its replica id."""
         return self.entry.id
+
+    @property
+    def lacks_adapters(self) -> bool:
+        """Whether its engine has others than it should have, and can load them.
+
+        One that is starting gets them with its start; one that takes them only then is not cured by waiting.
+        """
+        declared = self.entry.declaration
+        if self.state is not ReplicaState.READY or self.adapters is None or not declared.loads_adapters:
+            return False
+        return set(self.adapters) != set(declared.adapters)
 
 
 class ForeignProcess(Frozen):
@@ -105,6 +141,28 @@ class LoadTime(Frozen):
 
     model: Name
     seconds: float
+
+
+class FailedLaunch(Frozen):
+    """A launch that ended before it answered; remembered though its replica is gone."""
+
+    model: Name
+    ordinal: Count
+    digest: Text
+    """Launch digest."""
+    retry: Text | None = None
+    """Of the entry that it was launched by."""
+    failure: Text
+    """Why, in one sentence."""
+
+
+class FailedStarts(Frozen):
+    """Launches on one node that ended before they answered, one after the other."""
+
+    in_a_row: Positive
+    """Since the last launch that came up."""
+    last_for: timedelta = timedelta()
+    """How long ago the last of them ended."""
 
 
 class ReachableNode(Frozen):
@@ -128,6 +186,14 @@ class ReachableNode(Frozen):
     replicas: tuple[ObservedReplica, ...] = ()
     foreign: tuple[ForeignProcess, ...] = ()
     load_times: tuple[LoadTime, ...] = ()
+    failed_starts: FailedStarts | None = Field(default=None, exclude_if=lambda failed: failed is None)
+    """None where the last launch came up; then it is not sent."""
+    failed_launches: tuple[FailedLaunch, ...] = Field(default=(), exclude_if=lambda failed: not failed)
+    """By slot and launch digest, the newest of each, until that digest comes up there."""
+    block_ports: PortRange | None = Field(default=None, exclude_if=lambda ports: ports is None)
+    """From which replicas over several nodes get their ports; None, and not sent, where it is the usual range."""
+    last_good: tuple[RunEntry, ...] = Field(default=(), exclude_if=lambda good: not good)
+    """What reached ready last in each slot, where that is not what runs there now."""
 
     @model_validator(mode="after")
     def _names_each_replica_once(self) -> Self:
@@ -146,6 +212,8 @@ class UnreachableNode(Frozen):
     """One sentence."""
     since: datetime | None = None
     """When it was last heard, or first missed."""
+    silent_for: timedelta | None = None
+    """How long ago it was first missed, on the observer's own clock; None where it was not heard before."""
     last: ReachableNode | None = None
     """What it said when last heard; its replicas are kept in mind, never acted on."""
 

@@ -22,21 +22,27 @@ class PlacedGpu(Frozen):
     """One GPU of a node: the UUID identifies it, the index is for display."""
 
     uuid: Text
+    """The card's own id."""
     index: Count
+    """Its number on the node, for display."""
 
 
 class Shard(Frozen):
     """The part of a replica that runs on one node; no GPUs on CPUs."""
 
     node: Name
+    """Name of the node."""
     gpus: tuple[PlacedGpu, ...] = ()
+    """Of this node; none on CPUs."""
 
 
 class Placement(Frozen):
     """One replica on its nodes and GPUs."""
 
     id: ReplicaId
+    """Id of the replica."""
     shards: tuple[Shard, ...]
+    """One for each node."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reconciler.domain.base import FORMAT_VERSION, Count, Flag, Frozen, Name, Text
 from reconciler.domain.model_spec import Strategy
+from reconciler.domain.outlook import ClassPeak, ModelOutlook, TimetableRow
 from reconciler.domain.placement import Placement, SlotName
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Reason(StrEnum):
     """The model wants fewer replicas."""
     REMOVED = "removed"
     """The model's file is gone."""
+    PREEMPTED = "preempted"
+    """A more important model is below its minimum and takes its GPUs."""
     DUPLICATE = "duplicate"
     """Another replica holds the same slot and is kept."""
     STOPPING = "stopping"
@@ -81,14 +84,18 @@ class FieldChange(Frozen):
     """One declared field that differs, dotted (`env.HF_HOME`), with both values as plain JSON; secrets by name only."""
 
     field: Text
+    """Its name."""
     before: Any = None
+    """Its value so far; null where it was not set."""
     after: Any = None
+    """Its value from now on; null where it is no longer set."""
 
 
 class Schedule(Frozen):
     """Whether a change happens now, or what it waits on."""
 
     kind: Literal["now", "waiting"] = "now"
+    """now, or waiting on something."""
     on: tuple[Text, ...] = ()
     """Slots or node names; [] for now, and where no single one would help."""
     message: str | None = None
@@ -99,15 +106,23 @@ class Change(Frozen):
     """What happens to one slot."""
 
     model: Name
+    """Name of the model."""
     replica: SlotName
+    """The slot, such as llama-70b/0."""
     action: Action
+    """create, replace, update, delete or none."""
     strategy: Literal[Strategy.SURGE, Strategy.IN_PLACE] | None = None
     """How it is replaced; None for everything but replace."""
     reason: Reason
+    """Why, in one word."""
     fields: tuple[FieldChange, ...] = ()
+    """What differs in the declaration."""
     schedule: Schedule = Schedule()
+    """Now, or what it waits on."""
     before: Placement | None = None
+    """Where it runs; null where it does not."""
     after: Placement | None = None
+    """Where it will run; null where it will not, or cannot yet."""
     message: str | None = None
     """One sentence of detail, such as why it died. For display only: nothing may depend on it."""
 
@@ -116,9 +131,13 @@ class Blocked(Frozen):
     """Something desired that cannot happen until a person, a commit or the fleet changes something."""
 
     model: Name | None = None
+    """Name of the model; null for the fleet."""
     rule: Text
+    """Slug of the rule that says so."""
     message: Text
+    """What is in the way."""
     hint: str | None = None
+    """What to do about it."""
     digest: str | None = None
     """For `reconciler approve DIGEST`, where a limit was hit."""
 
@@ -127,9 +146,13 @@ class Impact(Frozen):
     """The sum of a plan."""
 
     replaced: Count = 0
+    """Replicas that are replaced."""
     created: Count = 0
+    """Replicas that are started."""
     deleted: Count = 0
+    """Replicas that are stopped for good."""
     unchanged: Count = 0
+    """Replicas that nothing happens to."""
     seconds: float | None = None
     """Estimated; None where no load time is known."""
     outage_seconds: float | None = None
@@ -140,6 +163,7 @@ class Plan(Frozen):
     """What would happen, as `plan --format json` prints it; changes sorted by model, then ordinal."""
 
     format_version: str = FORMAT_VERSION
+    """Of this answer: a higher minor adds fields."""
     commit: str | None = None
     """None for a plan of the work tree."""
     tree: str | None = None
@@ -149,8 +173,17 @@ class Plan(Frozen):
     complete: Flag = True
     """False when only some models were planned."""
     changes: tuple[Change, ...] = ()
+    """One for each slot."""
     blocked: tuple[Blocked, ...] = ()
+    """What cannot happen yet."""
     impact: Impact = Impact()
+    """The sum of it."""
+    models: tuple[ModelOutlook, ...] = ()
+    """What it means for each model that changes; for display, worked out after the plan (`planning.outlook`)."""
+    gpus: tuple[ClassPeak, ...] = ()
+    """GPUs in use now and at the most, for each class that it moves; for display."""
+    timetable: tuple[TimetableRow, ...] = ()
+    """With `--simulate`: what would happen when."""
 
     @property
     def acts(self) -> tuple[Change, ...]:
@@ -177,5 +210,9 @@ class Decision:
     """By node name, for every reachable node."""
     look_again_in: timedelta | None = None
     """When something will be due without any event, such as a replica's min_ready."""
+    expires_in: timedelta | None = None
+    """When an intent or an idle timeout runs out: another look is due then, and nobody waits for it."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Replicas wanted now of each planned model, by name."""
     settled: bool = False
     """Every desired replica is ready, nothing is starting or stopping: there is nothing left to do or to wait for."""

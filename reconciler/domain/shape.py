@@ -282,6 +282,25 @@ class Shape:
     unknown: tuple[str, ...] = field(default=(), compare=False)
     """What could not be told: one sentence each."""
 
+    unlike: tuple[Layer, ...] = field(init=False, repr=False, compare=False)
+    """The layers without repeats, in order: readers give equal layers as one object."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unlike", tuple({id(layer): layer for layer in self.layers}.values()))
+
+    def __hash__(self) -> int:  # type: ignore[explicit-override]  # typing has no override before 3.12
+        """Of a few figures: a shape is looked up thousands of times a run, and what differs mostly differs in these."""
+        ends = (self.layers[:1], self.layers[-1:], len(self.layers))
+        return hash((self.architecture, self.hidden, self.vocabulary, self.heads, self.kv_heads, ends, self.trained))
+
+    def alike(self) -> dict[Layer, tuple[int, ...]]:
+        """Each different layer with the indices of those like it."""
+        indices: dict[Layer, list[int]] = {}
+        by_object = {id(layer): indices.setdefault(layer, []) for layer in self.unlike}
+        for index, layer in enumerate(self.layers):
+            by_object[id(layer)].append(index)
+        return {layer: tuple(found) for layer, found in indices.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:

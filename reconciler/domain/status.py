@@ -8,8 +8,10 @@ from enum import StrEnum
 from pydantic import field_serializer
 
 from reconciler.domain.base import FORMAT_VERSION, Count, Flag, Frozen, Name, Text
+from reconciler.domain.intent import Intent
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import ReplicaId
+from reconciler.domain.plan import Blocked
 
 
 class ModelState(StrEnum):
@@ -32,33 +34,46 @@ class ReplicaStatus(Frozen):
     """One replica that runs, or is known from when its node was last heard."""
 
     id: ReplicaId
+    """Its id, such as llama-70b/0@5d0e9c11."""
     ordinal: Count
+    """Number of its slot."""
     node: Name
+    """Name of its node."""
     gpus: tuple[Count, ...]
     """Indices."""
     state: ReplicaState | str
     """`unknown` when the node does not answer."""
     routable: Flag
+    """Whether requests may be sent to it."""
     address: str | None
     """Base URL."""
     stage: str | None = None
+    """What it is doing."""
     failure: str | None = None
+    """Why it failed, where it did."""
     pid: int | None = None
+    """Of its process, where its node tells."""
 
 
 class ModelStatus(Frozen):
     """One model of the catalog, or one that still runs after its file went."""
 
     name: Name
+    """Name of the model."""
     desired: Count
+    """Replicas that are wanted."""
     ready: Count
+    """Replicas that serve."""
     updated: Count
     """Ready replicas that match what is desired."""
     state: ModelState
+    """ready, reconciling, waiting, stalled, suspended or off."""
     reason: str | None = None
     """One sentence; None when ready or off."""
     since: datetime | None = None
+    """Since when, RFC 3339 in UTC."""
     replicas: tuple[ReplicaStatus, ...] = ()
+    """What runs of it."""
 
     @field_serializer("since", when_used="json")
     def _utc(self, value: datetime | None) -> str | None:
@@ -69,21 +84,34 @@ class GpuUse(Frozen):
     """GPUs of one class on one node."""
 
     used: Count
+    """GPUs that replicas hold."""
     total: Count
+    """GPUs that there are."""
 
 
 class NodeStatus(Frozen):
     """One node of the inventory."""
 
     name: Name
+    """Name of the node."""
     reachable: Flag
+    """Whether its agent answers."""
     gpus: dict[Text, GpuUse]
+    """By GPU class: how many are in use."""
 
 
 class FleetStatus(Frozen):
     """The whole fleet."""
 
     format_version: str = FORMAT_VERSION
+    """Of this answer: a higher minor adds fields."""
     commit: str | None
+    """The commit that is aimed at; null where none was."""
     models: tuple[ModelStatus, ...]
+    """By name."""
     nodes: tuple[NodeStatus, ...]
+    """By name."""
+    intents: tuple[Intent, ...] = ()
+    """What people have said and what still holds, oldest first."""
+    blocked: tuple[Blocked, ...] = ()
+    """What cannot happen until a person, a commit or the fleet changes something."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from reconciler.domain import port_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,19 +17,88 @@ if TYPE_CHECKING:
     from reconciler.domain.placement import PlacedGpu
 
 
+class Vendor(StrEnum):
+    """Who made the GPUs of a node: each has variables of its own for which of them a process sees."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+    INTEL = "intel"
+    """Gaudi."""
+
+
+class Port(IntEnum):
+    """What each port of a replica's block of 16 is for: the distance from the first.
+
+    A replica of one node listens on the first only, and a block is never needed for it.
+    """
+
+    HTTP = 0
+    RENDEZVOUS = 1
+    """Where the processes of all nodes meet, on the leader; SGLang counts on up to six more behind it."""
+    DATA_PARALLEL = 8
+    """Where data-parallel ranks of other nodes report, on the leader."""
+    COLLECTIVES = 9
+    """NCCL's own meeting point, where an engine lets it be chosen."""
+    BOOTSTRAP = 10
+    """What an engine tells its other parts about itself."""
+    FURTHER = 11
+    """The first of five that an engine takes as it needs them."""
+
+
+PORT_BLOCK = port_blocks.PORT_BLOCK
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """What only the node knows at launch: paths of the weights on it, addresses, GPUs."""
 
     host: str
-    """Address to listen on."""
+    """Address to listen on for requests."""
     port: int
-    """First of the replica's port block: HTTP."""
+    """First of the replica's port block: HTTP. On every node of a replica the same."""
     model_path: str
     mmproj_path: str | None = None
     adapter_paths: Mapping[str, str] = field(default_factory=dict)
     """By adapter name."""
     gpus: tuple[PlacedGpu, ...] = ()
+    vendor: Vendor = Vendor.NVIDIA
+    """Of `gpus`."""
+    numa_nodes: tuple[int, ...] = ()
+    """NUMA node of each GPU, in the order of `gpus`; empty where one is not known, or the node has no numactl."""
+    addresses: tuple[str, ...] = ()
+    """Under which the nodes of the replica reach each other, in the order of its shards: the first one leads. Empty
+    for a replica of one node."""
+    rank: int = 0
+    """Which of `addresses` this node is."""
+    cores: tuple[int, ...] = ()
+    """CPU cores that are this replica's alone, for one on CPUs; empty where they are not dealt out."""
+    weight_bytes: int | None = None
+    """Size of the model's files on this node; None when nobody looked."""
+    adapter_ranks: Mapping[str, int] = field(default_factory=dict)
+    """By adapter name, as far as their own files tell."""
+    cache_dir: str | None = None
+    """Where compiled kernels are kept over restarts: a directory of its own for each engine version and GPU class."""
+    directory: str | None = None
+    """A directory of this replica alone, made before it starts; `Launch.files` go into it. None without one."""
+
+    @property
+    def leader(self) -> str:
+        """Address of the first node; this one's own for a replica of one node."""
+        return self.addresses[0] if self.addresses else self.host
+
+    @property
+    def address(self) -> str:
+        """Under which the other nodes reach this one."""
+        return self.addresses[self.rank] if self.addresses else self.host
+
+    @property
+    def leads(self) -> bool:
+        """Whether requests are answered here; the other nodes of a replica only compute."""
+        return self.rank == 0
+
+    def port_of(self, port: Port) -> int:
+        """One port of the block."""
+        return self.port + port
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +111,11 @@ class Launch:
     arguments: tuple[str, ...]
     env: Mapping[str, str]
     url: str
-    """Base URL it will answer on."""
+    """Base URL on which the replica will answer: the leader's on every node of it."""
+    serves: bool = True
+    """False on the nodes of a replica that only compute: such a process is as well as its leader is."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What stands in `Site.directory` when it starts, by file name: settings that an engine takes from files only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +125,10 @@ class Probe:
     method: str
     path: str
     body: Mapping[str, Any] | None = None
+    form: Mapping[str, str] | None = None
+    """Fields of a multipart form, instead of a body."""
+    upload: bytes | None = None
+    """The form's file, sent as `file`."""
 
 
 class Health(StrEnum):
@@ -88,6 +167,40 @@ class InFlight:
     waiting: int
 
 
+class Stage(StrEnum):
+    """How far a start is, in the usual order; an engine passes those it has."""
+
+    STARTING = "starting processes"
+    DOWNLOADING = "downloading"
+    LOADING = "loading weights"
+    COMPILING = "compiling"
+    ALLOCATING = "allocating the KV cache"
+    CAPTURING = "capturing graphs"
+    WARMING = "warming up"
+    OPENING = "opening slots"
+    LOADED = "loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one line of the engine's log says of its start; every one that differs from the last is a step forward."""
+
+    stage: Stage
+    done: int | None = None
+    """Of `total` in this stage; None where the line counts nothing."""
+    total: int | None = None
+    unit: str = ""
+    """What is counted: shards, graphs."""
+
+    @property
+    def words(self) -> str | None:
+        """`3 of 30 shards`; None where nothing is counted."""
+        if self.done is None:
+            return None
+        counted = str(self.done) if self.total is None else f"{self.done} of {self.total}"
+        return f"{counted} {self.unit}".rstrip()
+
+
 @dataclass(frozen=True, slots=True)
 class StopBehaviour:
     """How it is signalled: SIGTERM at once, again after `repeat_after`, SIGKILL to its group after `kill_after`."""
@@ -103,9 +216,15 @@ class EngineSupport(Protocol):
     install_hint: str
     """The command that installs it, for when the agent misses it."""
     stop: StopBehaviour
+    key_env: tuple[str, ...]
+    """Variables in which it takes an API key: the value of the first that is declared goes with every probe, as a
+    bearer token. None where it takes keys only on its command line, which every user of the node can read."""
 
     def launch(self, declaration: Declaration, site: Site) -> Launch:
-        """The command line of a replica; no default of the engine decides GPUs, memory or address."""
+        """The command line of a replica on one of its nodes; no default of the engine decides GPUs, memory or address.
+
+        Declared `args` stand where they are read last.
+        """
         ...
 
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:
@@ -125,11 +244,27 @@ class EngineSupport(Protocol):
         ...
 
     def read_load(self, answer: Answer) -> InFlight | None:
-        """Read the answer to `load`; None when it does not tell."""
+        """Read the answer to `load`, under the names of every known version; None when it does not tell."""
         ...
 
-    def read_stage(self, line: str) -> str | None:
-        """The loading stage that one line of the engine's log announces, if it announces one."""
+    def load_adapter(self, declaration: Declaration, name: str, path: str) -> Probe | None:
+        """The request that loads an adapter into the running engine; None where that takes a restart."""
+        ...
+
+    def unload_adapter(self, declaration: Declaration, name: str) -> Probe | None:
+        """The request that takes one out; None where that takes a restart."""
+        ...
+
+    def adapters(self) -> Probe | None:
+        """The request that lists the adapters it has; None where it does not tell."""
+        ...
+
+    def read_adapters(self, answer: Answer) -> frozenset[str] | None:
+        """Names of the adapters it has, from the answer to `adapters`; None when the answer does not tell."""
+        ...
+
+    def read_progress(self, line: str) -> Progress | None:
+        """What one line of the engine's log says of its start, if anything."""
         ...
 
     def read_failure(self, tail: str) -> str | None:

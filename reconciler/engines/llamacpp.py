@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Engine, Task
 from reconciler.engines import llamacpp_answers as answers
-from reconciler.engines.base import Launch, StopBehaviour
-from reconciler.engines.llamacpp_log import read_failure, read_stage
+from reconciler.engines import openai_answers
+from reconciler.engines.base import Launch, StopBehaviour, Vendor
+from reconciler.engines.devices import visible_devices
+from reconciler.engines.llamacpp_log import read_failure, read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reconciler.domain.declaration import Declaration
-    from reconciler.engines.base import Answer, InFlight, Probe, Site, Verdict
+    from reconciler.engines.base import Answer, InFlight, Probe, Progress, Site, Verdict
 
 DEFAULT_SLOTS = 1
 """Requests served at once when `max_concurrency` is not written. Every slot reserves KV cache for a whole request, so
@@ -40,6 +42,7 @@ class LlamaCpp:
     kind = Engine.LLAMACPP
     install_hint = "pip install xllamacpp (CPUs only; on GPUs, put a llama-server built with CUDA on the agent's PATH)"
     stop = STOP
+    key_env: tuple[str, ...] = ("LLAMA_API_KEY",)
 
     def launch(self, declaration: Declaration, site: Site) -> Launch:
         """The command line. Declared `args` come last: llama-server takes the last of a repeated flag with one value.
@@ -52,7 +55,7 @@ class LlamaCpp:
             *("--alias", ",".join((declaration.model, *declaration.aliases))),
             *("--host", site.host, "--port", str(site.port)),
             *_memory(declaration),
-            *_devices(declaration),
+            *_devices(declaration, site),
             *_task(declaration),
             *(() if site.mmproj_path is None else ("--mmproj", site.mmproj_path)),
             *_adapters(declaration, site),
@@ -60,11 +63,11 @@ class LlamaCpp:
             *("--metrics", "--slots", "--no-webui", "--offline"),
             *declaration.args,
         )
-        return Launch(arguments, _environment(declaration, site), f"http://{_bracketed(site.host)}:{site.port}")
+        return Launch(arguments, _environment(site), f"http://{_bracketed(site.host)}:{site.port}")
 
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:
         """Loaded, serving under the right name, and answering one request of the kind it is there for."""
-        return (answers.HEALTH, answers.MODELS, answers.question(declaration))
+        return (answers.HEALTH, openai_answers.MODELS, openai_answers.question(declaration))
 
     def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:
         """Read the answer to a readiness or liveness probe."""
@@ -82,9 +85,25 @@ class LlamaCpp:
         """Requests in flight, from its metrics."""
         return answers.read_load(answer)
 
-    def read_stage(self, line: str) -> str | None:
-        """The loading stage that a log line announces."""
-        return read_stage(line)
+    def load_adapter(self, declaration: Declaration, name: str, path: str) -> Probe | None:  # noqa: ARG002  # see below
+        """None: every adapter is loaded at launch."""
+        return None
+
+    def unload_adapter(self, declaration: Declaration, name: str) -> Probe | None:  # noqa: ARG002  # as for loading
+        """None, as for loading."""
+        return None
+
+    def adapters(self) -> Probe | None:
+        """None: it numbers its adapters and knows paths, not names; with one missing it does not start."""
+        return None
+
+    def read_adapters(self, answer: Answer) -> frozenset[str] | None:  # noqa: ARG002  # nothing was asked
+        """None, as for asking."""
+        return None
+
+    def read_progress(self, line: str) -> Progress | None:
+        """The step of its start that a log line announces."""
+        return read_progress(line)
 
     def read_failure(self, tail: str) -> str | None:
         """Why it ended, from the tail of its log."""
@@ -110,7 +129,7 @@ def _memory(declaration: Declaration) -> tuple[str, ...]:
     )
 
 
-def _devices(declaration: Declaration) -> tuple[str, ...]:
+def _devices(declaration: Declaration, site: Site) -> tuple[str, ...]:
     """Exactly the placed GPUs, all layers on them in equal parts, or no GPU at all.
 
     Naming the devices makes it refuse to start where it sees fewer than were placed, or was built without CUDA;
@@ -120,16 +139,15 @@ def _devices(declaration: Declaration) -> tuple[str, ...]:
     if count == 0:
         return ("--device", "none")
     split = ("layer", "--tensor-split", ",".join("1" * count)) if count > 1 else ("none", "--main-gpu", "0")
-    devices = ",".join(f"CUDA{index}" for index in range(count))
+    backend = "ROCm" if site.vendor is Vendor.AMD else "CUDA"
+    devices = ",".join(f"{backend}{index}" for index in range(count))
     return ("--device", devices, "--gpu-layers", "all", "--split-mode", *split)
 
 
-def _environment(declaration: Declaration, site: Site) -> Mapping[str, str]:
+def _environment(site: Site) -> Mapping[str, str]:
     """GPUs by UUID in the order placed, none when there are none; the user's own config file is kept out."""
-    visible = ",".join(gpu.uuid for gpu in site.gpus) if declaration.gpus else ""
     return {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": visible,
+        **visible_devices(site),
         # llama-server reads $XDG_CONFIG_HOME/llama.cpp/config.ini before its flags; below a device there is no file.
         "XDG_CONFIG_HOME": "/dev/null",
     }

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 
-_STAGES: tuple[tuple[str, str], ...] = (
-    ("load_model: loading model '", "loading weights"),
-    ("load_tensors: loading model tensors", "loading weights"),
-    ("llama_context: constructing llama_context", "allocating the KV cache"),
-    ("llama threadpool init", "warming up"),
-    ("warming up the model", "warming up"),
-    ("initializing, n_slots", "opening slots"),
-    ("model loaded", "loaded"),
+from reconciler.engines.base import Progress, Stage
+
+_STAGES: tuple[tuple[str, Stage], ...] = (
+    ("load_model: loading model '", Stage.LOADING),
+    ("load_tensors: loading model tensors", Stage.LOADING),
+    ("llama_context: constructing llama_context", Stage.ALLOCATING),
+    ("llama threadpool init", Stage.WARMING),
+    ("warming up the model", Stage.WARMING),
+    ("initializing, n_slots", Stage.OPENING),
+    ("model loaded", Stage.LOADED),
 )
 """Part of a line → stage, in the order of a start."""
 
@@ -70,9 +72,9 @@ _FAILURES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 """Pattern → sentence, the more telling first."""
 
 
-def read_stage(line: str) -> str | None:
+def read_progress(line: str) -> Progress | None:
     """The stage that a line announces; None for all others."""
-    return next((stage for part, stage in _STAGES if part in line), None)
+    return next((Progress(stage) for part, stage in _STAGES if part in line), None)
 
 
 def read_failure(tail: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reconciler.domain.adapter_slots import slot_rank
 from reconciler.domain.lock import WeightFormat
 from reconciler.domain.model_spec import Engine
 from reconciler.sizing.memory_ask import LoraAsk, MemoryAsk, Stored
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from reconciler.engines.flags import ReadArgs
 
 _GIB = 2**30
-_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The widths of adapter slots that vLLM offers (config/lora.py)."""
-_DEFAULT_RANK = 16
-"""vLLM's --max-lora-rank where no adapter's rank is known."""
 _BATCH = ("max-num-batched-tokens", "chunked-prefill-size", "ubatch-size")
 
 
@@ -101,10 +98,8 @@ def _lora(model: ModelSpec, rank: int | None, adapters: Sequence[LockedSource | 
     if not model.adapters:
         return None
     known = [found for each in adapters if each is not None and (found := _rank(each)) is not None]
-    widest = max(known, default=_DEFAULT_RANK)
-    fitting = next((each for each in _LORA_RANKS if each >= widest), _LORA_RANKS[-1])
     size = sum(each.weight_bytes or 0 for each in adapters if each is not None)
-    return LoraAsk(len(model.adapters), rank or max(fitting, _DEFAULT_RANK), size)
+    return LoraAsk(len(model.adapters), rank or slot_rank(known), size)
 
 
 def _rank(source: LockedSource) -> int | None:

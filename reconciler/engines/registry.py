@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Engine
+from reconciler.engines.comfyui import ComfyUi
 from reconciler.engines.llamacpp import LlamaCpp
+from reconciler.engines.sglang import Sglang
+from reconciler.engines.trtllm import TensorRtLlm
+from reconciler.engines.vllm import Vllm
 
 if TYPE_CHECKING:
     from reconciler.engines.base import EngineSupport
 
 _LLAMACPP = LlamaCpp()
+_VLLM = Vllm()
+_SGLANG = Sglang()
+_TRTLLM = TensorRtLlm()
+_COMFYUI = ComfyUi()
 
 
 def support(kind: Engine) -> EngineSupport | None:
@@ -18,8 +26,14 @@ def support(kind: Engine) -> EngineSupport | None:
     match kind:
         case Engine.LLAMACPP:
             return _LLAMACPP
-        case Engine.VLLM | Engine.SGLANG | Engine.TRTLLM | Engine.COMFYUI:
-            return None
+        case Engine.VLLM:
+            return _VLLM
+        case Engine.SGLANG:
+            return _SGLANG
+        case Engine.TRTLLM:
+            return _TRTLLM
+        case Engine.COMFYUI:
+            return _COMFYUI
 
 
 def launchable() -> tuple[Engine, ...]:

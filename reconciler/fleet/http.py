@@ -1,4 +1,4 @@
-"""The real fleet: agents over HTTP, on Unix sockets, loopback or TLS. The only module of the reconciler with httpx."""
+"""The real fleet: agents over HTTP, on Unix sockets, loopback or TLS."""
 
 from __future__ import annotations
 

@@ -32,15 +32,19 @@ RETRY_AFTER = timedelta(seconds=1)
 class _Heard:
     node: NodeObservation
     at: float
-    """On the monotonic clock, when it was received."""
+    """On the monotonic clock, when it was received, or first missed."""
 
 
 class Observer:
     """Keeps the newest observation of every node; use as `async with observing(...) as observer`."""
 
-    def __init__(self, fleet: Fleet, nodes: Iterable[str], wait: timedelta) -> None:
+    def __init__(
+        self, fleet: Fleet, nodes: Iterable[str], wait: timedelta, known: dict[str, ReachableNode] | None = None
+    ) -> None:
+        """`known` is what nodes said to an earlier observer of this process; it is kept up to date here."""
         self._fleet = fleet
         self._names = tuple(sorted(nodes))
+        self._known = {} if known is None else known
         self._heard: dict[str, _Heard] = {}
         self._changed = anyio.Event()
         self._version = 0
@@ -99,23 +103,27 @@ class Observer:
     def _latest(self, name: str, now: float) -> NodeObservation:
         heard = self._heard.get(name)
         if heard is None:
-            return UnreachableNode(name=name, reason="not heard yet")
+            return UnreachableNode(name=name, reason="not heard yet", last=self._known.get(name))
+        ago = timedelta(seconds=now - heard.at)
         if isinstance(heard.node, ReachableNode):
-            return aged(heard.node, timedelta(seconds=now - heard.at))
-        return heard.node
+            return aged(heard.node, ago)
+        return heard.node if heard.node.last is None else heard.node.model_copy(update={"silent_for": ago})
 
     def _hear(self, name: str, node: ReachableNode) -> None:
         self._heard[name] = _Heard(node, anyio.current_time())
+        self._known[name] = node
         self._tell()
 
     def _missed(self, name: str, reason: str) -> None:
         before = self._heard.get(name)
-        last = before.node if before else None
+        last = before.node if before else self._known.get(name)
+        at = anyio.current_time()
         if isinstance(last, UnreachableNode):
             node = last.model_copy(update={"reason": reason})
+            at = before.at if before else at
         else:
             node = UnreachableNode(name=name, reason=reason, since=datetime.now(UTC), last=last)  # noqa: TID251  # shell
-        self._heard[name] = _Heard(node, anyio.current_time())
+        self._heard[name] = _Heard(node, at)
         self._tell()
 
     def _tell(self) -> None:
@@ -125,9 +133,11 @@ class Observer:
 
 
 @asynccontextmanager
-async def observing(fleet: Fleet, nodes: Iterable[str], wait: timedelta) -> AsyncIterator[Observer]:
-    """Follow all nodes for as long as the block runs."""
-    observer = Observer(fleet, nodes, wait)
+async def observing(
+    fleet: Fleet, nodes: Iterable[str], wait: timedelta, known: dict[str, ReachableNode] | None = None
+) -> AsyncIterator[Observer]:
+    """Follow all nodes for as long as the block runs; `known` as `Observer` takes it."""
+    observer = Observer(fleet, nodes, wait, known)
     names = tuple(observer._names)  # noqa: SLF001  # one module
     async with anyio.create_task_group() as tasks:
         for name in names:
@@ -139,4 +149,7 @@ async def observing(fleet: Fleet, nodes: Iterable[str], wait: timedelta) -> Asyn
 def aged(node: ReachableNode, by: timedelta) -> ReachableNode:
     """The same observation, `by` later: replicas have been in their state for that much longer."""
     replicas = tuple(each.model_copy(update={"state_for": each.state_for + by}) for each in node.replicas)
-    return node.model_copy(update={"replicas": replicas})
+    failed = node.failed_starts
+    if failed is not None:
+        failed = failed.model_copy(update={"last_for": failed.last_for + by})
+    return node.model_copy(update={"replicas": replicas, "failed_starts": failed})

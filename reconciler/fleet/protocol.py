@@ -35,3 +35,11 @@ class Fleet(Protocol):
         AssignmentRefused with the agent's reason, NodeUnreachable when it does not answer: it may have taken it.
         """
         ...
+
+
+class Reached(Fleet, Protocol):
+    """A fleet with what was opened to reach it."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from reconciler.gate.card import SLICE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from reconciler.domain.desired import Node
+    from reconciler.domain.desired import Desired, Node
 
 GPU_COUNTS = range(1, 65)
 """GPUs one node may have, and one replica may take on it (design section 3): the largest machines sold hold 16 cards,
@@ -18,6 +20,14 @@ and MIG slices make 56 of 8."""
 
 NODE = "node"
 """The key of `select` that names a node instead of a label."""
+
+
+def is_known(desired: Desired, gpu_class: str) -> bool:
+    """Whether a GPU class is built in or the fleet's own, or a MIG slice of one that is."""
+    if gpu_class in desired.classes:
+        return True
+    found = SLICE.match(gpu_class)
+    return found is not None and found["card"] in desired.classes
 
 
 @dataclass(frozen=True, slots=True)

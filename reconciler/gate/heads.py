@@ -165,6 +165,7 @@ def parallel_product(context: Context) -> Iterator[Problem]:
     It is gpus * nodes / (pipeline_parallel * data_parallel), and never written.
     data_parallel is for vLLM and SGLang, which there stay on one node; TensorRT-LLM and llama.cpp serve more at once
     with more replicas. llama.cpp spreads its layers over the GPUs by itself and has no stages to count.
+    nodes: N is for vLLM and SGLang: the others span nodes only by programs that no agent would know of.
     Flags that make groups of GPUs (--decode-context-parallel-size, --attn-dp-size) must divide the width too.
     """
     for use in context.uses:
@@ -181,6 +182,11 @@ _NO_STAGES = {
     Engine.LLAMACPP: "llama.cpp spreads its layers over the GPUs by itself",
     Engine.COMFYUI: "comfyui computes on one GPU",
 }
+_NO_NODES = {
+    Engine.TRTLLM: "trtllm-serve spans nodes only under an MPI launcher, whose processes no agent starts or stops",
+    Engine.LLAMACPP: "llama.cpp spans nodes only through RPC servers, which no agent starts and which check nobody",
+}
+"""ComfyUI is told by inventory/single-gpu-engine."""
 _MORE_REPLICAS = "remove it; scaling.min: N serves more at once"
 
 
@@ -190,6 +196,9 @@ def _not_taken(context: Context, use: Use) -> Iterator[Problem]:
     if profile.pipeline_parallel > 1 and profile.engine in _NO_STAGES:
         message = f"pipeline_parallel is {profile.pipeline_parallel}; {_NO_STAGES[profile.engine]}"
         yield use.problem("pipeline_parallel", message, "remove it")
+    if profile.nodes > 1 and profile.engine in _NO_NODES:
+        message = f"nodes is {profile.nodes}; {_NO_NODES[profile.engine]}"
+        yield use.problem("nodes", message, "nodes: 1; vllm and sglang span nodes", valid=())
     if profile.data_parallel == 1:
         return
     told = f"data_parallel is {profile.data_parallel}"

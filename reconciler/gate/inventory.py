@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem, Severity
 from reconciler.domain.model_spec import Engine
-from reconciler.domain.shape import Shape, Unreadable
-from reconciler.gate.capacity import GPU_COUNTS
+from reconciler.gate.capacity import GPU_COUNTS, is_known
+from reconciler.gate.card import SLICE
+from reconciler.gate.common_ground import apart, unlike
+from reconciler.gate.competing import overcommitments
 from reconciler.gate.fitting import shortages
-from reconciler.gate.knowledge import is_certain
-from reconciler.gate.nearest import Spellings, nearest
+from reconciler.gate.nearest import Spellings
+from reconciler.gate.not_taken import (
+    not_understood,
+    quantization_not_told,
+    task_not_taken,
+    versions_nobody_names,
+    words_not_taken,
+)
 from reconciler.gate.phrases import listed
-from reconciler.gate.rule import Rule, rule, words
+from reconciler.gate.rule import rule
 from reconciler.sizing.refusal import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reconciler.domain.desired import Desired
-    from reconciler.gate.subject import Context, Use
+    from reconciler.gate.subject import Context
 
 _CPU_ENGINES = (Engine.LLAMACPP, Engine.VLLM)
 """Engines with a build that serves from CPUs (facts/engines.md section 1.3: vLLM's is a wheel of its own)."""
-
-_SLICE = re.compile(r"^(?P<card>[^/]+)/\d+g\.\d+gb(\+me)?$")
 
 
 @rule(Severity.ERROR)
@@ -49,16 +53,16 @@ def unknown_class(context: Context) -> Iterator[Problem]:
     if context.inventory is None:
         return
     names = tuple(dict.fromkeys([*context.inventory.classes, *context.desired.classes]))
-    known = Spellings(name for name in names if _is_known(context.desired, name))
+    known = Spellings(name for name in names if is_known(context.desired, name))
     built_in = Spellings(context.desired.classes)
     for node in context.nodes:
         for position, group in enumerate(node.gpus):
-            if not _is_known(context.desired, group.gpu_class):
+            if not is_known(context.desired, group.gpu_class):
                 message, hint = _not_a_class("class", group.gpu_class, built_in)
                 yield Problem(node.where.at("gpus", position, "class"), message, hint)
     for use in context.uses:
         gpu_class = use.profile.gpu_class
-        if gpu_class is not None and not _is_known(context.desired, gpu_class):
+        if gpu_class is not None and not is_known(context.desired, gpu_class):
             yield use.problem("gpu_class", *_not_a_class("gpu_class", gpu_class, known))
 
 
@@ -66,13 +70,6 @@ def _not_a_class(field: str, gpu_class: str, known: Spellings) -> tuple[str, str
     close = known.nearest(gpu_class)
     hint = f"{field}: {close}" if close else "define it in cluster.yaml under gpu_classes"
     return f"{gpu_class} is not a GPU class", hint
-
-
-def _is_known(desired: Desired, gpu_class: str) -> bool:
-    if gpu_class in desired.classes:
-        return True
-    found = _SLICE.match(gpu_class)
-    return found is not None and found["card"] in desired.classes
 
 
 @rule(Severity.ERROR, counts=True)
@@ -94,14 +91,14 @@ def node_too_small(context: Context) -> Iterator[Problem]:
     # it is a slip or a leftover, and passing it would put the model on its second choice without anyone having said so.
     if context.inventory is None:
         return
-    misnamed = any(not _is_known(context.desired, name) for name in context.inventory.classes)
+    misnamed = any(not is_known(context.desired, name) for name in context.inventory.classes)
     for use in context.uses:
         gpu_class = use.profile.gpu_class
         if misnamed and gpu_class not in (None, *context.inventory.classes):
             continue  # inventory/unknown-class: the misnamed cards may be just these
         if gpu_class is None and use.profile.gpus is not None:
             continue  # inventory/cpu-profile: it is not known what was meant
-        if gpu_class is not None and (use.gpus not in GPU_COUNTS or not _is_known(context.desired, gpu_class)):
+        if gpu_class is not None and (use.gpus not in GPU_COUNTS or not is_known(context.desired, gpu_class)):
             continue  # inventory/gpus-range or inventory/unknown-class: the true cause, told once
         yield from shortages(context.inventory, use, context.desired.classes)
 
@@ -196,7 +193,7 @@ def mig(context: Context) -> Iterator[Problem]:
     """
     for use in context.uses:
         gpu_class, nodes = use.profile.gpu_class, use.profile.nodes
-        if gpu_class is None or not _SLICE.match(gpu_class):
+        if gpu_class is None or not SLICE.match(gpu_class):
             continue
         if use.gpus in GPU_COUNTS and use.gpus > 1:
             message = f"a replica on MIG slices takes one; gpus is {use.gpus} of {gpu_class}"
@@ -205,7 +202,7 @@ def mig(context: Context) -> Iterator[Problem]:
             yield use.problem("nodes", f"a replica on a MIG slice has one node; nodes is {nodes}", "nodes: 1")
 
 
-@rule(Severity.ERROR)
+@rule(Severity.ERROR, across=versions_nobody_names)
 def unsupported(context: Context) -> Iterator[Problem]:
     """Some models an engine version does not load at any width: its architecture, its config, or how it is quantized.
 
@@ -218,6 +215,8 @@ def unsupported(context: Context) -> Iterator[Problem]:
         a lock whose config tells no shape                       a warning: nothing more can be checked
         a part of a config that is not understood                a note: what was assumed instead
         kv_cache_dtype: fp9                                      refused, with the words the version takes
+        task: embed, engine: trtllm                              refused, with the engines that embed
+        quantization: fp8, engine: trtllm                        refused: only the checkpoint can say so there
 
     Take another engine, another version or another checkpoint.
     """
@@ -226,69 +225,59 @@ def unsupported(context: Context) -> Iterator[Problem]:
         for refusal in refused:
             field = "dtype" if refusal.decided_by == "dtype" else "engine"
             yield use.problem(field, refusal.message, refusal.hint, severity=refusal.severity)
-        yield from _words_not_taken(context, use)
-    yield from _not_understood(context)
-    yield from _versions_nobody_names(context)
+        yield from task_not_taken(use)
+        yield from words_not_taken(context, use)
+        yield from quantization_not_told(use)
+    yield from not_understood(context)
 
 
-def _words_not_taken(context: Context, use: Use) -> Iterator[Problem]:
-    """Types that a profile names in the engine's own words and that its version does not have."""
-    table = context.knowledge.table(use)
-    written = {name: getattr(use.profile, name) for name in ("dtype", "kv_cache_dtype", "quantization")}
-    for flag in table.flags:
-        field = flag.managed.field if flag.managed else None
-        value = written.pop(field, None) if field in written and flag.choices else None
-        if value is not None and value not in flag.choices:
-            close = nearest(value, flag.choices)
-            message = f"{use.profile.engine} {table.version} has no {field} {value}; it takes {', '.join(flag.choices)}"
-            severity = None if is_certain(table) else Severity.WARNING
-            yield use.problem(str(field), message, f"{field}: {close}" if close else None, severity=severity)
+@rule(Severity.ERROR)
+def overcommitted(context: Context) -> Iterator[Problem]:
+    """All models must have room at once: their minimums together, each replica on one node or on its nodes: N.
 
+    Packing is tried by best fit, then by counting what must be short, then by trying every way. It is an error only
+    where that proves that no way exists; the message names the models and the nodes that compete, with the numbers,
+    and the hint what was checked to help. Where a search was too long to end, a warning says so.
 
-def _not_understood(context: Context) -> Iterator[Problem]:
-    """What of a model's config the readers could not tell, once for each model: nothing is guessed silently."""
-    told: set[tuple[str, str]] = set()
-    for use in context.uses:
-        shape, name = context.knowledge.shape(use), use.model.name
-        if isinstance(shape, Unreadable):
-            message = f"{shape.because} (in locks/{name}.json): heads and context are not checked"
-            hint, severity = f"run reconciler lock {name}", Severity.WARNING
-        elif isinstance(shape, Shape) and shape.unknown:
-            message = f"not all of {shape.file} is understood: {listed(shape.unknown, most=1)}"
-            hint, severity = None, Severity.NOTE
-        else:
-            continue
-        if (name, message) not in told:
-            told.add((name, message))
-            yield use.problem("engine", message, hint, severity=severity)
+        two models of scaling: {min: 2} and gpus: 4      on one node of 8: 16 are needed, and 8 are there
 
+    Drained nodes and GPUs count, because a drain ends, and what is suspended does not, because it does not start; where
+    it fits only so, a warning says that something waits. A model with min: 0 has no minimum.
 
-def _versions_nobody_names(context: Context) -> Iterator[Problem]:
-    """Design section 3: which version was taken, told at the first profile it was taken for."""
-    uses_by_engine: dict[Engine, list[Use]] = {}
-    for use in context.uses:
-        if context.knowledge.judged_version(use) is not None:
-            uses_by_engine.setdefault(use.profile.engine, []).append(use)
-    for engine, uses in uses_by_engine.items():
-        version = context.knowledge.judged_version(uses[0])
-        judged = "1 profile is" if len(uses) == 1 else f"{len(uses)} profiles are"
-        message = f"no version of {engine} is named: {judged} judged for {version}, the newest in our tables"
-        hint = f'cluster.yaml: defaults: {{engine_versions: {{{engine}: "{version}"}}}}'
-        yield uses[0].problem("engine", message, hint, severity=Severity.NOTE)
-
-
-OVERCOMMITTED = Rule(
-    "inventory/overcommitted",
-    Severity.ERROR,
-    *words(
-        """
-    A replica is wanted and no node has room for it: the message names the nodes, what is free and who holds the rest.
-
-    Only what a node reports as free counts; a node that does not answer is not free, and neither is a drained one.
+    The planner says the same of the fleet as it is: which node has what free, and who holds the rest.
 
         it needs 4 h100-80gb on one node; gpu-01 has 2 of 8 free (llama-70b/0)
 
     Add a node, lower a scaling.min, or ask for less.
     """
-    ),
-)
+    yield from overcommitments(context)
+
+
+@rule(Severity.WARNING)
+def fabric(context: Context) -> Iterator[Problem]:
+    """The nodes of one replica talk at every token, so they should be on one fast network, named by a label fabric.
+
+    A replica with nodes: N is placed on nodes with the same value of that label, where one value has enough of them.
+    Where none has, or no node says, it is placed on any, which works as fast as the network between them.
+
+        labels: {fabric: ib-1}        on the nodes of one InfiniBand or RoCE network
+
+    Label the nodes of each network, or take fewer nodes.
+    """
+    yield from apart(context)
+
+
+@rule(Severity.ERROR)
+def mixed_cards(context: Context) -> Iterator[Problem]:
+    """All GPUs of a replica are of one class, since the smallest of them would decide what every one can hold.
+
+    Ranks of vLLM, SGLang and TensorRT-LLM get equal parts of a model, and MIG slices are a class of their own. So cards
+    of another class on the same node do not make up what is missing.
+
+        gpus: [{class: h100-80gb, count: 4}, {class: l40s, count: 4}]      a node
+        gpu_class: h100-80gb
+        gpus: 8                                                            refused: it has 4 of that class
+
+    Ask for as many as a node has of one class.
+    """
+    yield from unlike(context)

@@ -5,7 +5,7 @@ Worked out once a run and kept, since many rules ask for the same, and many mode
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Engine
@@ -13,12 +13,15 @@ from reconciler.domain.shape import Shape
 from reconciler.engines.flags import flag_table, managed_uses, read_args
 from reconciler.gate.overrides import overridden, overrides
 from reconciler.gate.ranks import ranks, refusals_by_rank
+from reconciler.gate.sizes import Sizes
 from reconciler.sizing.capability import capability
 from reconciler.sizing.config_shape import read_config
 from reconciler.sizing.gguf_shape import is_gguf, read_gguf
 from reconciler.sizing.refusal import ParallelAsk
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from reconciler.domain.desired import Desired, Where
     from reconciler.domain.flags import FlagTable
     from reconciler.domain.lock import LockedSource
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from reconciler.engines.flags import ManagedUse, ReadArgs
     from reconciler.gate.ranks import Ranks
     from reconciler.gate.subject import Use
+    from reconciler.sizing.memory_ask import Card
     from reconciler.sizing.refusal import Refusal
+    from reconciler.sizing.sized import Sized
 
 LONGER_CONTEXT = {
     Engine.VLLM: "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
@@ -52,21 +57,28 @@ def is_certain(table: FlagTable) -> bool:
 
 @dataclass(slots=True)
 class Knowledge:
-    """What one run of the gate has worked out so far."""
+    """What one run of the gate has worked out so far.
+
+    A profile may be asked about with another count, class, context, concurrency, share or KV type than its file says
+    (`_variant`); its engine, version, source, arguments and environment are those of its place.
+    """
 
     desired: Desired
     _shape_by_text: dict[str, Shape | Unreadable] = field(default_factory=dict)
     _shape_by_use: dict[Where, Shape | Unreadable | None] = field(default_factory=dict)
     _refusals: dict[tuple[int, ParallelAsk, Ranks], tuple[Refusal, ...]] = field(default_factory=dict)
-    _refusals_by_use: dict[tuple[Where, int], tuple[Refusal, ...]] = field(default_factory=dict)
+    _refusals_by_use: dict[Hashable, tuple[Refusal, ...]] = field(default_factory=dict)
     _args: dict[Where, ReadArgs] = field(default_factory=dict)
     _managed: dict[Where, tuple[ManagedUse, ...]] = field(default_factory=dict)
+    _sized_by_use: dict[Hashable, Sized] = field(default_factory=dict)
+    _sizes: Sizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sizes = Sizes(self.desired)
 
     def locked(self, model: ModelSpec, profile: Profile) -> LockedSource | None:
         """What the source of this profile was found to be; None without a lock for it."""
-        lock = self.desired.locks.get(model.name)
-        source = profile.source or model.source
-        return None if lock is None or source is None else lock.find(source)
+        return self._sizes.locked(model, profile.source or model.source)
 
     def shape(self, use: Use) -> Shape | Unreadable | None:
         """The model's shape, or why none can be read; None where the lock holds no config."""
@@ -92,18 +104,32 @@ class Knowledge:
 
     def refusals(self, use: Use) -> tuple[Refusal, ...]:
         """Every reason of the engine against this profile that its shape tells; none where the shape is not known."""
-        key = (use.where, use.gpus)
+        key = _variant(use)
         if key not in self._refusals_by_use:
             shape = self.shape(use)
             self._refusals_by_use[key] = self._refused(use, shape) if isinstance(shape, Shape) else ()
         return self._refusals_by_use[key]
 
     def _refused(self, use: Use, shape: Shape) -> tuple[Refusal, ...]:
+        ask = self.ask(use)
+        if ask.context is not None and (shape.trained is None or ask.context <= shape.trained.longest):
+            ask = replace(ask, context=None)  # any length up to the trained one is answered alike
         # Shapes live as long as this object, so an id stands for one; hashing a shape would take longer than asking.
-        asked = (id(shape), self.ask(use), self.ranks(use))
+        asked = (id(shape), ask, self.ranks(use))
         if asked not in self._refusals:
             self._refusals[asked] = refusals_by_rank(shape, *asked[1:])
         return self._refusals[asked]
+
+    def sized(self, use: Use) -> Sized:
+        """What a GPU of a replica would hold, or on CPUs the host RAM, and whether it fits."""
+        key = _variant(use)
+        if key not in self._sized_by_use:
+            self._sized_by_use[key] = self._sizes.sized(use, self._version(use), self.shape(use), self.args(use))
+        return self._sized_by_use[key]
+
+    def card(self, gpu_class: str) -> Card | None:
+        """The memory of one GPU of this class; None where it is not known."""
+        return self._sizes.card(gpu_class)
 
     def table(self, use: Use) -> FlagTable:
         """The flags of the engine version that the profile runs."""
@@ -132,7 +158,7 @@ class Knowledge:
         """The newest version in the tables, where it stands in for one that nobody names and something depends on it.
 
         Arguments do, and so does a shape, except for llama.cpp: it spreads layers over any count in every version, so
-        a profile without arguments is judged alike whatever runs. ComfyUI has no table.
+        a profile without arguments is judged alike whatever runs.
         """
         engine = use.profile.engine
         if self.desired.version(use.profile) is not None or not self.table(use).known:
@@ -150,7 +176,7 @@ class Knowledge:
             gpus, data = gpus // data, 1
         return ParallelAsk(
             engine=profile.engine,
-            version=self.desired.version(profile) or self.table(use).version,
+            version=self._version(use),
             gpus=gpus,
             nodes=profile.nodes,
             pipeline=profile.pipeline_parallel,
@@ -165,6 +191,9 @@ class Knowledge:
             longer_context=self._takes_longer_context(use),
         )
 
+    def _version(self, use: Use) -> str:
+        return self.desired.version(use.profile) or self.table(use).version
+
     def _towers_whole(self, use: Use) -> bool:
         if use.profile.engine not in _TOWERS_WHOLE:
             return False
@@ -175,3 +204,19 @@ class Knowledge:
     def _takes_longer_context(self, use: Use) -> bool:
         written = (use.profile.env or {}).get(LONGER_CONTEXT.get(use.profile.engine, ""))
         return isinstance(written, str) and written.strip().lower() in _YES
+
+
+def _variant(use: Use) -> Hashable:
+    """The place of a profile, with what `fit` and the remedies ask about in other values than the file has."""
+    profile = use.profile
+    return (
+        use.where,
+        use.gpus,
+        profile.gpu_class,
+        profile.nodes,
+        use.model.context,
+        profile.max_concurrency,
+        profile.memory_share,
+        profile.memory_gib,
+        profile.kv_cache_dtype,
+    )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem, Severity
+from reconciler.domain.model_spec import Engine
+from reconciler.domain.shape import Shape
+from reconciler.gate.adapters import NO_ADAPTERS, too_wide, unfit
 from reconciler.gate.cycles import cycles
 from reconciler.gate.nearest import Spellings, nearest
 from reconciler.gate.rule import rule
@@ -13,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reconciler.domain.desired import Where
-    from reconciler.domain.model_spec import ModelSpec
-    from reconciler.gate.subject import Context
+    from reconciler.domain.lock import LockedSource
+    from reconciler.domain.model_spec import Adapter, ModelSpec
+    from reconciler.gate.subject import Context, Use
 
 
 @rule(Severity.ERROR)
@@ -103,6 +107,31 @@ def adapter_duplicate(context: Context) -> Iterator[Problem]:
 
 
 @rule(Severity.ERROR)
+def adapter_architecture(context: Context) -> Iterator[Problem]:
+    """An adapter is made for one base model and one way of loading it; beside another the engine ends at start.
+
+    Judged from the lock, for every profile that would load it: the format (peft for vLLM and SGLang, GGUF for
+    llama.cpp), the kind of adapter, its rank against --max-lora-rank, its architecture where it is written, the layers
+    it changes, and the width of the attention it was made for. The name of its base is not compared: checkpoints of one
+    base have many names. scale is read by llama.cpp alone. TensorRT-LLM and ComfyUI load none.
+
+        args: [--max-lora-rank, "16"]    refused beside an adapter of rank 64
+        source: hf:org/sql-70b@…         refused beside a model with 32 layers: it changes layer 79
+
+    Take the adapter for this base and this engine, or raise --max-lora-rank.
+    """
+    told: set[tuple[str, str, str]] = set()
+    for use in context.uses:
+        for position, adapter in enumerate(use.model.adapters):
+            for message, hint in _unfit(context, use, adapter):
+                if (use.model.name, adapter.name, message) not in told:
+                    told.add((use.model.name, adapter.name, message))
+                    where = _at(context, use.model, "adapters", position)
+                    yield Problem(where, f"{adapter.name} {message}", hint, use.model.name, use.profile.name)
+    yield from _scales(context)
+
+
+@rule(Severity.ERROR)
 def alias_collision(context: Context) -> Iterator[Problem]:
     """A request names one model, so no two models may be served under one name.
 
@@ -129,6 +158,43 @@ def alias_collision(context: Context) -> Iterator[Problem]:
                 yield Problem(where, message, "remove the alias from one of them", model.name)
             else:
                 holder_by_name[alias] = f"an alias of {model.name}"
+
+
+def _unfit(context: Context, use: Use, adapter: Adapter) -> Iterator[tuple[str, str]]:
+    """Why this profile would not load the adapter, with what to do; none where the lock does not tell."""
+    if use.profile.engine in NO_ADAPTERS:
+        yield NO_ADAPTERS[use.profile.engine], "remove the adapter, or run the model on vllm, sglang or llamacpp"
+        return
+    base, found = context.knowledge.locked(use.model, use.profile), _locked(context, use.model, adapter)
+    if base is None or found is None:
+        return
+    engine, shape = use.profile.engine, context.knowledge.shape(use)
+    for reason in unfit(engine, found, base, shape if isinstance(shape, Shape) else None):
+        yield reason, "take the adapter that was made for this model and engine"
+    slots = context.knowledge.args(use).sizing().get("max-lora-rank")
+    wide = too_wide(engine, found, slots.value if slots is not None and type(slots.value) is int else None)
+    if wide is not None:
+        yield wide, "raise --max-lora-rank, or take an adapter of a lower rank"
+
+
+def _locked(context: Context, model: ModelSpec, adapter: Adapter) -> LockedSource | None:
+    lock = context.desired.locks.get(model.name)
+    return None if lock is None else lock.find(adapter.source)
+
+
+def _scales(context: Context) -> Iterator[Problem]:
+    """A scale that no profile, or not every profile, reads."""
+    for model in context.models:
+        others = sorted({profile.engine.value for profile in model.profiles if profile.engine is not Engine.LLAMACPP})
+        if not others:
+            continue
+        severity = None if len(others) == len({profile.engine for profile in model.profiles}) else Severity.WARNING
+        for position, adapter in enumerate(model.adapters):
+            if adapter.scale is not None:
+                where = _at(context, model, "adapters", position, "scale")
+                message = f"{adapter.name} has a scale, which {' and '.join(others)} would not read"
+                hint = "remove scale, or run the model on llama.cpp"
+                yield Problem(where, message, hint, model.name, severity=severity)
 
 
 def _at(context: Context, model: ModelSpec, *path: str | int) -> Where:

@@ -34,15 +34,17 @@ class Rule:
     """None for what `sources` finds while reading."""
     counts: bool = False
     """Whether it judges a profile's GPU count: then it has a say in `valid`."""
+    across: Check | None = None
+    """What it says of many models together, apart from what `check` says of each."""
 
 
-def rule(severity: Severity, *, counts: bool = False) -> Callable[[Check], Rule]:
+def rule(severity: Severity, *, counts: bool = False, across: Check | None = None) -> Callable[[Check], Rule]:
     """Make a rule of a function; its name, its module and its docstring give the slug and the words."""
 
     def decorate(check: Check) -> Rule:
         why, explanation = words(check.__doc__ or "")
         group = check.__module__.rpartition(".")[2]
-        return Rule(f"{group}/{dashed(check.__name__)}", severity, why, explanation, check, counts)
+        return Rule(f"{group}/{dashed(check.__name__)}", severity, why, explanation, check, counts, across)
 
     return decorate
 

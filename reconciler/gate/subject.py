@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem
 from reconciler.gate.capacity import Inventory
 from reconciler.gate.knowledge import Knowledge
+from reconciler.gate.room import room_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from reconciler.domain.desired import Desired, Node, Where
     from reconciler.domain.finding import Severity
     from reconciler.domain.model_spec import ModelSpec, Profile
+    from reconciler.gate.beside import Beside
+    from reconciler.gate.room import Room
+    from reconciler.gate.together import Together
+    from reconciler.planning.limits import Removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,10 @@ class Use:
             return 0
         return 1 if self.profile.gpus is None else self.profile.gpus
 
-    def with_gpus(self, gpus: int) -> Use:
-        """The same profile with another GPU count."""
-        return Use(self.model, self.profile.model_copy(update={"gpus": gpus}), self.where)
+    def changed(self, **fields: float | str) -> Use:
+        """The same profile with these fields in place of its own; `context` is the model's."""
+        model = self.model.model_copy(update={"context": fields.pop("context")}) if "context" in fields else self.model
+        return Use(model, self.profile.model_copy(update=fields), self.where)
 
     def problem(
         self,
@@ -69,17 +75,44 @@ class Context:
     """Nodes whose own entries are to be judged."""
     knowledge: Knowledge
     """What locks and engines say, worked out once a run."""
+    room: Room | None
+    """Everything packed together; None where the inventory could not be read."""
     unreadable_locks: frozenset[str] = frozenset()
     """Models whose lock is there and could not be read: it has findings of its own."""
+    base: Desired | None = None
+    """The tree that this one is compared with; None without one."""
+    replaced: frozenset[str] | None = None
+    """Models that the change must replace; None without a base to compare with."""
+    removal: Removal | None = None
+    """What the change removes from the tree; None without a base."""
+
+    @property
+    def together(self) -> Together | None:
+        """All minimums on the inventory; None where that could not be read."""
+        return None if self.room is None else self.room.together
+
+    @property
+    def beside(self) -> Beside:
+        """Room for one replica more. The inventory was read."""
+        assert self.room is not None  # noqa: S101  # who asks has looked
+        return self.room.beside
 
     @cached_property
     def use_by_where(self) -> Mapping[Where, Use]:
         """The profiles by their place."""
         return {use.where: use for use in self.uses}
 
+    def without(self, names: Collection[str]) -> Context:
+        """The same tree, with models of these names left out of what is to be judged."""
+        if not names:
+            return self
+        models = tuple(model for model in self.models if model.name not in names)
+        uses = tuple(use for use in self.uses if use.model.name not in names)
+        return replace(self, models=models, uses=uses)
+
     def only(self, use: Use) -> Context:
         """The same tree, with this profile alone to judge."""
-        return Context(self.desired, self.broken, self.inventory, (), (use,), (), self.knowledge)
+        return Context(self.desired, self.broken, self.inventory, (), (use,), (), self.knowledge, self.room)
 
 
 def context_of(
@@ -88,8 +121,16 @@ def context_of(
     *,
     inventory_read: bool = True,
     unreadable_locks: frozenset[str] = frozenset(),
+    base: Desired | None = None,
+    replaced: frozenset[str] | None = None,
+    removal: Removal | None = None,
+    room: Room | None = None,
 ) -> Context:
-    """Index a tree for one run; `inventory_read` is False when a file of it that describes nodes is broken."""
+    """Index a tree for one run; `inventory_read` is False when a file of it that describes nodes is broken.
+
+    `replaced` and `removal` say what changes against `base`, where there is one; `room` is that of an earlier tree with
+    the same nodes.
+    """
     return Context(
         desired=desired,
         broken=broken,
@@ -98,7 +139,11 @@ def context_of(
         uses=tuple(_uses(desired)),
         nodes=desired.nodes,
         knowledge=Knowledge(desired),
+        room=room_of(desired, room) if inventory_read else None,
         unreadable_locks=unreadable_locks,
+        base=base,
+        replaced=replaced,
+        removal=removal,
     )
 
 

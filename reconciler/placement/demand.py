@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler.domain.declaration import declare
+from reconciler.placement.stock import selects
 
 if TYPE_CHECKING:
     from reconciler.domain.declaration import Declaration
-    from reconciler.domain.desired import Desired
+    from reconciler.domain.desired import Desired, Node
     from reconciler.domain.model_spec import ModelSpec, Profile
 
 
@@ -23,6 +24,11 @@ class Demand:
     """Launch digest of the declaration."""
 
     @property
+    def digests(self) -> tuple[str, ...]:
+        """Launch digests of processes that serve it: its own, and those with room for more adapters."""
+        return (self.digest, *self.declaration.digests_with_more_room())
+
+    @property
     def gpu_class(self) -> str | None:
         """None runs on CPUs."""
         return self.declaration.gpu_class
@@ -31,6 +37,15 @@ class Demand:
     def gpus(self) -> int:
         """On one node; 0 on CPUs."""
         return self.declaration.gpus
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that one replica spans."""
+        return self.declaration.nodes
+
+    def is_selected(self, node: Node) -> bool:
+        """Whether the profile's `select` leaves a node."""
+        return selects(self.profile.select or {}, node)
 
     @property
     def memory_gib(self) -> float:

@@ -42,9 +42,6 @@ def refuse(room: Room, demands: Sequence[Demand]) -> Refusal:
 
 
 def _refuse(room: Room, demand: Demand) -> Refusal:
-    if demand.declaration.nodes > 1:
-        text = "replicas over several nodes are not placed yet"
-        return Refusal(text, text, "give it a profile that one node can hold")
     if demand.gpu_class is None:
         return _refuse_cpus(room, demand)
     return _refuse_gpus(room, demand, demand.gpu_class)
@@ -55,17 +52,30 @@ def _refuse_gpus(room: Room, demand: Demand, gpu_class: str) -> Refusal:
     offering = [room.by_name[name] for free in sorted(by_free, reverse=True) for name in by_free[free]]
     lines = [_gpu_line(node, demand, gpu_class) for node in offering[:NAMED_NODES]]
     lines += _rest(len(offering)) + _closed(room, gpu_class)
-    needs = f"it needs {demand.gpus} {gpu_class} on one node"
+    each = "on one node" if demand.nodes == 1 else f"on each of {demand.nodes} nodes"
+    needs = f"it needs {demand.gpus} {gpu_class} {each}"
     if not lines:
         text = f"no node of the inventory has {gpu_class}"
         return Refusal(f"{needs}; {text}", text, "add nodes of that class, or ask for another")
     shortage = f"no node has {demand.gpus} {gpu_class} free"
     able = [node for node in offering if misfit(node, demand) is None]
-    if able:
+    if demand.nodes > 1:
+        shortage = _too_few(able, demand, gpu_class)
+    elif able:
         shortage += f" ({len(able[0].free[gpu_class])} at most, {able[0].node.name})"
     elif offering:
         shortage += f" that could take it ({offering[0].node.name} {misfit(offering[0], demand)})"
     return Refusal(f"{needs}; {', '.join(lines)}", shortage, _hint(offering, demand))
+
+
+def _too_few(able: Sequence[NodeRoom], demand: Demand, gpu_class: str) -> str:
+    """How many nodes have room for their part, and that they are not on one fabric where that is it."""
+    free = sorted(node.node.name for node in able if len(node.free[gpu_class]) >= demand.gpus)
+    if len(free) >= demand.nodes:
+        return f"{len(free)} nodes have {demand.gpus} {gpu_class} free, and no {demand.nodes} of them on one fabric"
+    have = f"{len(free)} {'has' if len(free) == 1 else 'have'} room"
+    named = f" ({', '.join(free[:NAMED_NODES])})" if free else ""
+    return f"{demand.nodes} nodes with {demand.gpus} {gpu_class} free each are needed, and {have}{named}"
 
 
 def _gpu_line(node: NodeRoom, demand: Demand, gpu_class: str) -> str:
@@ -112,7 +122,7 @@ def _rest(count: int) -> list[str]:
 def _closed(room: Room, gpu_class: str | None) -> list[str]:
     lines = [
         f"{name} {why}"
-        for name, (classes, why) in sorted(room.closed.items())
-        if gpu_class is None or gpu_class in classes
+        for name, (node, why) in sorted(room.closed.items())
+        if gpu_class is None or gpu_class in node.gpu_class_by_index()
     ]
     return lines[:NAMED_NODES] + ([f"{len(lines) - NAMED_NODES} more are closed"] if len(lines) > NAMED_NODES else [])

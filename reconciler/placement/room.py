@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from reconciler.placement.stock import selects
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from reconciler.domain.assignment import RunEntry
     from reconciler.domain.desired import Node
-    from reconciler.domain.observed import ObservedGpu
+    from reconciler.domain.observed import GpuLinks, ObservedGpu
     from reconciler.placement.stock import Stock
 
 BUSY_MIB = 1_024
@@ -69,15 +72,13 @@ class NodeRoom:
     """Host RAM reserved."""
     cpu_cores: int = 0
     """Cores reserved."""
+    links: dict[str, GpuLinks] = field(default_factory=dict)
+    """What is known of how its GPUs are connected, by UUID."""
 
     def total(self, gpu_class: str) -> int:
         """The fleet's GPUs of a class here, usable or not."""
         usable = sum(1 for each, _ in self.gpus.values() if each == gpu_class)
         return usable + sum(1 for each in self.unusable.values() if each.gpu_class == gpu_class)
-
-    def own(self, model: str) -> int:
-        """Replicas of a model here."""
-        return sum(1 for holding in self.holdings.values() if holding.model == model)
 
     def add(self, holding: Holding) -> None:
         """Enter a holding."""
@@ -114,6 +115,7 @@ class NodeRoom:
             dict(self.holders),
             self.memory_gib,
             self.cpu_cores,
+            self.links,
         )
 
 
@@ -122,17 +124,25 @@ class Room:
     """The room of all nodes that take new replicas, indexed for best fit."""
 
     by_name: dict[str, NodeRoom]
-    closed: dict[str, tuple[frozenset[str], str]]
-    """Nodes of the inventory that take none: their GPU classes, and why, by name."""
+    closed: dict[str, tuple[Node, str]]
+    """Nodes of the inventory that take none, and why, by name."""
     buckets: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     """Names of nodes, sorted, by GPU class and number of free GPUs."""
+    nodes_by_model: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many replicas of a model each node holds, where it holds any."""
     _shared: set[str] = field(default_factory=set)
     """Nodes whose room another copy holds too; it is copied before it is changed."""
+    _selected: dict[frozenset[tuple[str, str]], tuple[str, ...]] = field(default_factory=dict)
+    """Names of the nodes that a `select` leaves, sorted; the same for every copy, for labels do not change."""
 
     def __post_init__(self) -> None:
-        if not self.buckets:
-            for name in sorted(self.by_name):
-                self._index(self.by_name[name])
+        if self._shared:
+            return  # a copy comes with its indexes
+        for name in sorted(self.by_name):
+            room = self.by_name[name]
+            self._index(room)
+            for holding in room.holdings.values():
+                self._count(holding.model, name, 1)
 
     def take(self, node: str, holding: Holding) -> None:
         """Give a replica its part of a node."""
@@ -140,6 +150,7 @@ class Room:
         self._unindex(room)
         room.add(holding)
         self._index(room)
+        self._count(holding.model, node, 1)
 
     def release(self, node: str, id_: str) -> Holding | None:
         """Take a replica's part of a node back; None when it held none there."""
@@ -149,13 +160,29 @@ class Room:
         self._unindex(room)
         holding = room.remove(id_)
         self._index(room)
+        self._count(holding.model, node, -1)
         return holding
 
     def copy(self) -> Room:
         """An independent copy, whose nodes are copied only when one of the two changes them."""
         buckets = {each: {n: list(names) for n, names in by_free.items()} for each, by_free in self.buckets.items()}
+        own = {model: dict(nodes) for model, nodes in self.nodes_by_model.items()}
         self._shared = set(self.by_name)
-        return Room(dict(self.by_name), self.closed, buckets, set(self.by_name))
+        return Room(dict(self.by_name), self.closed, buckets, own, set(self.by_name), self._selected)
+
+    def selected(self, select: Mapping[str, str]) -> tuple[str, ...]:
+        """The nodes that match every label of a `select`, sorted by name."""
+        key = frozenset(select.items())
+        if key not in self._selected:
+            matching = (name for name, each in self.by_name.items() if selects(select, each.node))
+            self._selected[key] = tuple(sorted(matching))
+        return self._selected[key]
+
+    def _count(self, model: str, node: str, change: int) -> None:
+        nodes = self.nodes_by_model.setdefault(model, {})
+        nodes[node] = nodes.get(node, 0) + change
+        if not nodes[node]:
+            del nodes[node]
 
     def _own(self, name: str) -> NodeRoom:
         if name in self._shared:
@@ -174,18 +201,29 @@ class Room:
 
 
 def build_room(
-    inventory: Iterable[Node], stocks: Iterable[Stock], fleet: str, reserve: Callable[[RunEntry], tuple[float, int]]
+    inventory: Iterable[Node],
+    stocks: Iterable[Stock],
+    fleet: str,
+    reserve: Callable[[RunEntry], tuple[float, int]],
+    given_up: Mapping[str, str] = MappingProxyType({}),
 ) -> Room:
-    """Enter everything the nodes report; `reserve` says what host RAM, GiB, and cores a running replica takes."""
+    """Enter everything the nodes report; `reserve` says what host RAM, GiB, and cores a running replica takes.
+
+    `given_up` names further nodes that take no new replicas, each with a clause why.
+    """
     stock_by_name = {each.heard.name: each for each in stocks}
     by_name: dict[str, NodeRoom] = {}
-    closed: dict[str, tuple[frozenset[str], str]] = {}
+    closed: dict[str, tuple[Node, str]] = {}
     for node in inventory:
         each = stock_by_name.get(node.name)
-        if each is not None and not node.drain:
-            by_name[node.name] = _node_room(node, each, fleet, reserve)
+        if each is None:
+            closed[node.name] = (node, "does not answer")
+        elif node.drain:
+            closed[node.name] = (node, "is drained")
+        elif node.name in given_up:
+            closed[node.name] = (node, given_up[node.name])
         else:
-            closed[node.name] = (frozenset(node.gpu_class_by_index()), "is drained" if each else "does not answer")
+            by_name[node.name] = _node_room(node, each, fleet, reserve)
     return Room(by_name, closed)
 
 
@@ -201,6 +239,8 @@ def _node_room(node: Node, stock: Stock, fleet: str, reserve: Callable[[RunEntry
             room.unusable[uuid] = UnusableGpu(gpu.gpu_class, gpu.index, reason)
             continue
         room.gpus[uuid] = (gpu.gpu_class, gpu.index)
+        if gpu.links is not None:
+            room.links[uuid] = gpu.links
         room.free[gpu.gpu_class].append((gpu.index, uuid))
     for free in room.free.values():
         free.sort()

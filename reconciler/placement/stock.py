@@ -45,10 +45,20 @@ def stock(desired: Desired, heard: ReachableNode) -> Stock:
     return Stock(heard, node, ours, frozenset(beyond))
 
 
+def selects(select: Mapping[str, str], node: Node) -> bool:
+    """Whether a node matches every label of a `select`."""
+    return all(label_of(node, label) == wanted for label, wanted in select.items())
+
+
+def label_of(node: Node, label: str) -> str | None:
+    """A node's label; `node` is its name."""
+    return node.name if label == "node" else node.labels.get(label)
+
+
 def unselected(profile: Profile, node: Node) -> str | None:
     """Why a profile's `select` leaves a node out; None when it does not."""
     for label, wanted in (profile.select or {}).items():
-        has = node.name if label == "node" else node.labels.get(label)
+        has = label_of(node, label)
         if has != wanted:
             return f"label {label} is {has or 'not set'}, not {wanted}"
     return None

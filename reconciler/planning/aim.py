@@ -6,20 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler.domain.desired import resolve_rollout
-from reconciler.domain.intent import IntentKind
+from reconciler.domain.intent import IntentKind, newest
 from reconciler.domain.model_spec import PriorityClass, Rollout
 from reconciler.domain.observed import ReachableNode
 from reconciler.placement.demand import demands
+from reconciler.planning.scaling import scalable, scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
 
     from reconciler.domain.desired import Desired, RolloutPolicy
     from reconciler.domain.intent import Intent
     from reconciler.domain.model_spec import ModelSpec, Profile
     from reconciler.domain.observed import Observation
     from reconciler.placement.demand import Demand
+    from reconciler.planning.scaling import Seen
+
+RETRIES = (IntentKind.RETRY, IntentKind.COMMIT)
+"""What lets a failed launch be tried again."""
 
 _IMPORTANCE: Mapping[PriorityClass, int] = {priority: rank for rank, priority in enumerate(PriorityClass)}
 
@@ -41,67 +46,92 @@ class Aim:
     intent: str | None
     """Id of the newest restart intent; None asks for nothing."""
     retry: str | None
-    """Id of the newest retry intent."""
+    """Id of the newest retry, by a person or by a new commit."""
+    holds_for: timedelta | None = None
+    """How long the count holds if nothing happens; None where only an event changes it."""
+    suspension: Intent | None = None
+    """A person's word that nothing about it may change for now."""
 
     @property
     def is_suspended(self) -> bool:
         """Whether nothing about it may change."""
-        return self.spec is not None and self.spec.suspend
+        return self.suspension is not None or (self.spec is not None and self.spec.suspend)
 
     @property
     def rank(self) -> tuple[int, str]:
         """Who is placed first: critical, then standard, then opportunistic, then by name."""
-        return _IMPORTANCE[importance(self.spec)], self.name
+        return importance_rank(importance(self.spec)), self.name
+
+
+def importance_rank(priority: PriorityClass) -> int:
+    """0 for the most important class."""
+    return _IMPORTANCE[priority]
 
 
 def importance(spec: ModelSpec | None) -> PriorityClass:
     """A model's class; opportunistic when it is on demand or gone, else standard."""
     if spec is None:
         return PriorityClass.OPPORTUNISTIC
-    on_demand = spec.scaling.min == 0 and (spec.scaling.max or 0) > 0
-    return spec.priority or (PriorityClass.OPPORTUNISTIC if on_demand else PriorityClass.STANDARD)
+    return spec.priority or (PriorityClass.OPPORTUNISTIC if spec.is_on_demand else PriorityClass.STANDARD)
 
 
 def aims_of(
-    desired: Desired, observed: Observation, intents: Sequence[Intent], now: datetime, only: str | None
+    desired: Desired, observed: Observation, intents: Sequence[Intent], now: datetime, only: str | frozenset[str] | None
 ) -> dict[str, Aim]:
-    """The aims of all models that are in the tree or run, or of `only` one, sorted by name."""
-    fleet = desired.fleet.name
-    names = {model.name for model in desired.models} | set(_running(observed, fleet))
-    return {name: _aim(desired, name, intents, now) for name in sorted(names) if only is None or name == only}
+    """The aims of all models that are in the tree or run, or of `only` some, sorted by name."""
+    names = {model.name for model in desired.models} | set(slots_held(desired, observed))
+    wanted = names if only is None else {only} if isinstance(only, str) else only
+    seen = scalable(desired, observed)
+    said: dict[str | None, list[Intent]] = {None: []}  # by model: thousands may be awake at once
+    for intent in intents:
+        said.setdefault(intent.model, []).append(intent)
+    return {
+        name: _aim(desired, name, (*said[None], *said.get(name, ())), now, seen.get(name, ()))
+        for name in sorted(names & wanted)
+    }
 
 
-def _running(observed: Observation, fleet: str) -> Iterator[str]:
-    """Models that run or, on a node that does not answer, last ran."""
+def slots_held(desired: Desired, observed: Observation) -> dict[str, int]:
+    """Models that run or, on a node that does not answer, last ran; each with one more than its highest ordinal."""
+    found: dict[str, int] = {}
     for each in observed.nodes:
         node = each if isinstance(each, ReachableNode) else each.last
         for replica in node.replicas if node is not None else ():
-            if replica.entry.fleet == fleet:
-                yield replica.entry.model
+            if replica.entry.fleet == desired.fleet.name:
+                model = desired.model_of(replica.entry)
+                found[model] = max(replica.entry.ordinal + 1, found.get(model, 0))
+    return found
 
 
-def _aim(desired: Desired, name: str, intents: Sequence[Intent], now: datetime) -> Aim:
+def _aim(desired: Desired, name: str, intents: Sequence[Intent], now: datetime, seen: Sequence[Seen]) -> Aim:
     spec = desired.model_by_name.get(name)
-    retry = _newest(IntentKind.RETRY, name, intents, now)
+    retry = _id(newest(intents, RETRIES, name, now))
+    suspension = newest(intents, [IntentKind.SUSPEND], name, now)
     if spec is None:
         policy = resolve_rollout(desired.fleet.defaults.rollout, Rollout())
-        return Aim(name, None, 0, policy, (), {}, None, None, retry)
+        return Aim(name, None, 0, policy, (), {}, None, None, retry, suspension=suspension)
     ways = demands(desired, spec)
     profiles_by_digest: dict[str, tuple[Profile, ...]] = {}
     for way in ways:
-        profiles_by_digest[way.digest] = (*profiles_by_digest.get(way.digest, ()), way.profile)
-    intent = _newest(IntentKind.RESTART, name, intents, now)
+        for each in way.digests:
+            profiles_by_digest[each] = (*profiles_by_digest.get(each, ()), way.profile)
+    intent = _id(newest(intents, [IntentKind.RESTART], name, now))
     policy = desired.policy(spec)
-    return Aim(name, spec, spec.replicas, policy, ways, profiles_by_digest, spec.restart, intent, retry)
+    wanted = scale(desired, spec, seen, newest(intents, [IntentKind.WAKE], name, now), now)
+    return Aim(
+        name,
+        spec,
+        wanted.count,
+        policy,
+        ways,
+        profiles_by_digest,
+        spec.restart,
+        intent,
+        retry,
+        holds_for=wanted.holds_for,
+        suspension=suspension,
+    )
 
 
-def _newest(kind: IntentKind, model: str, intents: Sequence[Intent], now: datetime) -> str | None:
-    """Id of the newest intent of a kind for a model; None when there is none or it has expired.
-
-    An expired one asks for nothing, and an older one does not come back to life behind it.
-    """
-    ours = [intent for intent in intents if intent.kind is kind and intent.model in {None, model}]
-    if not ours:
-        return None
-    newest = max(ours, key=lambda intent: (intent.created_at, intent.id))
-    return None if newest.expires_at is not None and newest.expires_at <= now else newest.id
+def _id(intent: Intent | None) -> str | None:
+    return None if intent is None else intent.id

@@ -10,10 +10,12 @@ from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import slot_name
 from reconciler.planning.matching import Match
+from reconciler.planning.parts import stands_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from reconciler.domain.desired import Desired
     from reconciler.planning.aim import Aim
     from reconciler.planning.matching import Held
 
@@ -138,17 +140,19 @@ class ModelSlots:
     budget: Budget
 
 
-def count(aims: Mapping[str, Aim], matched: Iterable[Held], fleet: str) -> tuple[ModelSlots, ...]:
-    """The slots of every planned model: 0 to count - 1, and every further one that a replica holds."""
+def count(aims: Mapping[str, Aim], matched: Iterable[Held], desired: Desired) -> tuple[ModelSlots, ...]:
+    """The slots of every planned model: 0 to count - 1, and every further one that a replica holds.
+
+    A model that has `moved` holds the slots of its former name.
+    """
     holders: dict[str, dict[int, dict[str, Held]]] = {name: defaultdict(dict) for name in aims}
     for held in matched:
         entry = held.replica.entry
-        if entry.model in holders and entry.fleet == fleet:
-            by_id = holders[entry.model][entry.ordinal]
+        model = desired.model_of(entry)
+        if model in holders and entry.fleet == desired.fleet.name:
+            by_id = holders[model][entry.ordinal]
             known = by_id.get(entry.id)
-            # A replica over several nodes is reported by each: one that does not answer makes it unknown.
-            if known is None or held.match is Match.UNREACHABLE:
-                by_id[entry.id] = held
+            by_id[entry.id] = held if known is None else stands_for(known, held)
     return tuple(_model_slots(aim, holders[name]) for name, aim in aims.items())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reconciler.domain.adapter_slots import room_for
 from reconciler.domain.plan import FieldChange
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def compare(before: Declaration, after: Declaration) -> tuple[FieldChange, ...]:
     secrets there (promise 9).
     """
     left, right = dict(_flat(before.declared())), dict(_flat(after.declared()))
+    room, needed = room_for(len(before.adapters)), room_for(len(after.adapters))
+    if before.loads_adapters and after.loads_adapters and needed > room:
+        left["adapters.room"], right["adapters.room"] = room, needed  # what takes the restart
     names = sorted(left.keys() | right.keys())
     return tuple(
         FieldChange(field=name, before=_told(name, left.get(name)), after=_told(name, right.get(name)))

@@ -10,9 +10,11 @@ from reconciler.domain.model_spec import Strategy
 from reconciler.domain.placement import Placement, replica_id
 from reconciler.domain.plan import Action, Blocked, Change, FieldChange, Reason, Schedule
 from reconciler.planning.difference import compare
+from reconciler.planning.history import History
+from reconciler.planning.meeting import addresses, port_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from reconciler.domain.declaration import Declaration
     from reconciler.domain.desired import RolloutPolicy
@@ -65,6 +67,12 @@ class Draft:
     forecast: Forecast
     held_ids: frozenset[str]
     """Ids of all replicas that any node reports."""
+    kept_back: Mapping[str, str] = field(default_factory=dict)
+    """Models that do not stop although their file is gone: why, one clause each."""
+    history: History = field(default_factory=History)
+    """What failed, and what served before it."""
+    brake: str | None = None
+    """Why nothing that serves is replaced or stopped in this pass; None in a calm fleet."""
     changes: dict[str, Change] = field(default_factory=dict)
     """By slot."""
     stops: dict[str, StopEntry] = field(default_factory=dict)
@@ -150,16 +158,17 @@ class Draft:
             intent=aim.intent,
             retry=aim.retry,
             ready_timeout=aim.policy.ready_timeout,
+            addresses=addresses(self.forecast.desired, placement),
+            port=port_block(self.forecast.observed, placement, self.runs.values()),
         )
-        self.forecast.take_now(seat, seat.holding(placement.id, slot.name, aim.name))
+        self.forecast.take_now(seat, placement.id, slot.name, aim.name)
         return Successor(placement, seat.demand.declaration)
 
     def promise(self, slot: Slot, seat: Seat, *, reserve: bool) -> Successor:
         """Count on a seat that is not free yet; with `reserve` keep others from it until it is."""
         placement = placed(slot, seat)
         # Its own id may still be held on this node by a predecessor that is stopping.
-        holding = seat.holding(f"promised {placement.id}", slot.name, slot.aim.name)
-        self.forecast.take_later(seat, holding, reserve=reserve)
+        self.forecast.take_later(seat, f"promised {placement.id}", slot.name, slot.aim.name, reserve=reserve)
         return Successor(placement, seat.demand.declaration)
 
     def block(self, slot: Slot, rule: str, message: str, hint: str | None = None) -> None:

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reconciler.placement.demand import demands
-from reconciler.placement.room import build_room
+from reconciler.placement.room import Holding, build_room
 from reconciler.placement.stock import stock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from reconciler.domain.assignment import RunEntry
     from reconciler.domain.desired import Desired
     from reconciler.domain.model_spec import Profile
     from reconciler.domain.observed import Observation
+    from reconciler.domain.placement import Shard
     from reconciler.placement.fit import Seat
-    from reconciler.placement.room import Holding, Room
+    from reconciler.placement.room import Room
     from reconciler.planning.aim import Aim
     from reconciler.planning.matching import Held
 
@@ -29,6 +30,8 @@ class Forecast:
     desired: Desired
     observed: Observation
     aims: Mapping[str, Aim]
+    given_up: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that take no new replicas though they answer, each with a clause why."""
     _now: Room | None = None
     _later: Room | None = None
     _leaving: list[Held] = field(default_factory=list)
@@ -39,10 +42,28 @@ class Forecast:
         if self._now is None:
             stocks = [stock(self.desired, node) for node in self.observed.reachable]
             inventory = sorted(self.desired.nodes, key=lambda node: node.name)
-            self._now = build_room(
-                inventory, stocks, self.desired.fleet.name, _Reservations(self.desired, self.aims).of
-            )
+            reserve = _Reservations(self.desired, self.aims).of
+            self._now = build_room(inventory, stocks, self.desired.fleet.name, reserve, self.given_up)
+            self._hold_missing_parts(self._now, reserve)
         return self._now
+
+    def _hold_missing_parts(self, room: Room, reserve: Callable[[RunEntry], tuple[float, int]]) -> None:
+        """What a node has yet to be told of is not free either."""
+        for _, replica in self.observed.replicas():
+            entry = replica.entry
+            for shard in entry.placement.shards if len(entry.placement.shards) > 1 else ():
+                node = room.by_name.get(shard.node)
+                if node is not None and entry.id not in node.holdings:
+                    memory_gib, cpu_cores = reserve(entry)
+                    uuids = tuple(sorted(gpu.uuid for gpu in shard.gpus))
+                    slot = f"{entry.model}/{entry.ordinal}"
+                    room.take(shard.node, Holding(entry.id, slot, entry.model, uuids, memory_gib, cpu_cores))
+
+    def may_complete(self, entry: RunEntry, node: str) -> bool:
+        """Whether a node may be told to run its part of a replica: nothing else holds the GPUs of it."""
+        there = self.now.by_name.get(node)
+        uuids = [gpu.uuid for shard in entry.placement.shards if shard.node == node for gpu in shard.gpus]
+        return there is not None and all(uuid in there.gpus and there.holders[uuid] == 1 for uuid in uuids)
 
     @property
     def later(self) -> Room:
@@ -50,40 +71,43 @@ class Forecast:
         if self._later is None:
             self._later = self.now.copy()
             for held in self._leaving:
-                self._later.release(held.node, held.id)
+                _vacate(self._later, held)
         return self._later
 
     def leaves(self, held: Held) -> None:
         """Note that a replica is leaving, or will leave without anyone's further doing."""
         self._leaving.append(held)
         if self._later is not None:
-            self._later.release(held.node, held.id)
+            _vacate(self._later, held)
 
-    def take_now(self, seat: Seat, holding: Holding) -> None:
+    def take_now(self, seat: Seat, id_: str, slot: str, model: str) -> None:
         """Give a seat away in both."""
         if self._later is not None:
-            self._later.take(seat.node, holding)
-        self.now.take(seat.node, holding)
+            seat.take(self._later, id_, slot, model)
+        seat.take(self.now, id_, slot, model)
 
-    def take_later(self, seat: Seat, holding: Holding, *, reserve: bool) -> None:
+    def take_later(self, seat: Seat, id_: str, slot: str, model: str, *, reserve: bool) -> None:
         """Promise a seat that is not free yet; with `reserve` nothing else may start on the part of it that is free."""
-        self.later.take(seat.node, holding)
+        seat.take(self.later, id_, slot, model)
         if reserve:
-            self.now.take(seat.node, holding)
+            seat.take(self.now, id_, slot, model)
 
     def in_the_way(self, seat: Seat) -> tuple[str, ...]:
         """Slots that must leave before a seat of `later` is free now."""
-        there = self.later.by_name[seat.node].holdings
-        wanted = {gpu.uuid for gpu in seat.gpus}
-        return tuple(
-            sorted(
-                {
-                    holding.label
-                    for id_, holding in self.now.by_name[seat.node].holdings.items()
-                    if id_ not in there and (not wanted or wanted & set(holding.gpus))
-                }
-            )
-        )
+        return tuple(sorted({label for shard in seat.shards for label in self._on(shard)}))
+
+    def _on(self, shard: Shard) -> Iterator[str]:
+        there = self.later.by_name[shard.node].holdings
+        wanted = {gpu.uuid for gpu in shard.gpus}
+        for id_, holding in self.now.by_name[shard.node].holdings.items():
+            if id_ not in there and (not wanted or wanted & set(holding.gpus)):
+                yield holding.label
+
+
+def _vacate(room: Room, held: Held) -> None:
+    """Free what a replica holds, on each of its nodes."""
+    for node in held.replica.entry.placement.nodes:
+        room.release(node, held.id)
 
 
 @dataclass(slots=True)
@@ -99,6 +123,6 @@ class _Reservations:
         if entry.model not in self._profiles_by_model:
             aim, spec = self.aims.get(entry.model), self.desired.model_by_name.get(entry.model)
             ways = aim.demands if aim is not None else demands(self.desired, spec) if spec is not None else ()
-            self._profiles_by_model[entry.model] = {way.digest: way.profile for way in reversed(ways)}
+            self._profiles_by_model[entry.model] = {each: way.profile for way in reversed(ways) for each in way.digests}
         declared = self._profiles_by_model[entry.model].get(entry.digest) or entry.declaration
         return declared.memory_gib or 0.0, declared.cpu_cores or 0

@@ -51,14 +51,20 @@ def load_times(observed: Observation) -> LoadTimes:
     return LoadTimes(by_place, longest)
 
 
-def estimate(changes: Sequence[Change], aims: Mapping[str, Aim], observed: Observation) -> Impact:
-    """Sum a plan up. Models change side by side; what has no place yet waits for others and is not estimated."""
+def estimate(
+    changes: Sequence[Change], aims: Mapping[str, Aim], observed: Observation, known: LoadTimes | None = None
+) -> Impact:
+    """Sum a plan up. Models change side by side; what has no place yet waits for others and is not estimated.
+
+    `known` are load times in place of those that nodes report.
+    """
     counts = Counter(change.action for change in changes)
     acts: dict[str, list[Change]] = defaultdict(list)
     for change in changes:
         if change.action is not Action.NONE:
             acts[change.model].append(change)
-    times = load_times(observed) if any(change.action in _STARTS for each in acts.values() for change in each) else None
+    starts = any(change.action in _STARTS for each in acts.values() for change in each)
+    times = known if known is not None or not starts else load_times(observed)
     seconds = [_model_seconds(aims[model], each, times) for model, each in acts.items()]
     away = [_outage_seconds(aims[model], each, times) for model, each in acts.items()]
     return Impact(

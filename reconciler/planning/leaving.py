@@ -11,8 +11,10 @@ from reconciler.domain.base import format_duration
 from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.plan import Action, Reason
+from reconciler.planning.adapters import tell_adapters
 from reconciler.planning.draft import NOW, Successor, spoken, waiting
 from reconciler.planning.matching import Match
+from reconciler.planning.restoring import say_failed, stand_in
 
 if TYPE_CHECKING:
     from reconciler.domain.plan import Schedule
@@ -69,7 +71,13 @@ def _retire_surplus(model: ModelSlots, slot: Slot, draft: Draft) -> None:
     floor = model.budget.surplus_floor
     schedule = NOW
     for held in running:
-        if held.state is not ReplicaState.READY or model.budget.spares(held, floor):
+        if model.aim.name in draft.kept_back:
+            schedule = waiting(draft.kept_back[model.aim.name])
+        elif held.state is not ReplicaState.READY:
+            draft.stop(model, held)
+        elif draft.brake is not None:
+            schedule = waiting(draft.brake)
+        elif model.budget.spares(held, floor):
             draft.stop(model, held)
         else:
             schedule = _until_spared(model, held, floor, draft)
@@ -90,7 +98,9 @@ def _settle(model: ModelSlots, slot: Slot, keeper: Held, draft: Draft) -> None:
     schedule = NOW
     for held in extras:
         may_go = keeper.is_available(model.aim) and model.budget.spares(held, floor)
-        if may_go or held.state is not ReplicaState.READY:
+        if held.state is ReplicaState.READY and draft.brake is not None:
+            schedule = waiting(draft.brake)
+        elif may_go or held.state is not ReplicaState.READY:
             draft.stop(model, held)
         elif keeper.is_available(model.aim):
             schedule = _until_spared(model, held, floor, draft)
@@ -109,15 +119,25 @@ def _settle(model: ModelSlots, slot: Slot, keeper: Held, draft: Draft) -> None:
 
 def _shed(model: ModelSlots, slot: Slot, draft: Draft) -> None:
     """Stop what serves nobody and is past its aim, and duplicates; the slot itself is decided when it is placed."""
+    kept = stand_in(slot, draft)
     for held in (*slot.spent, *slot.failed[1:]):
-        draft.stop(model, held)
-    for held in slot.served[1:]:
+        if held is not kept:
+            draft.stop(model, held)
+    failure = draft.history.failure(slot)
+    if kept is not None and failure is not None:
+        placement = kept.replica.entry.placement
+        reason = Reason.DIED if kept.match is Match.FAILED else Reason.STARTING
+        draft.decide(slot, Action.NONE, reason, before=placement, after=placement, message=kept.replica.failure)
+        say_failed(slot, failure, draft)
+    for held in slot.served[1:] if draft.brake is None else ():
         if slot.served[0].is_available(model.aim) and model.budget.spares(held, model.budget.pair_floor):
             draft.stop(model, held)
             draft.decide(slot, Action.DELETE, Reason.DUPLICATE, before=held.replica.entry.placement)
 
 
 def _enter_keeper(slot: Slot, keeper: Held, draft: Draft) -> None:
+    if slot.is_wanted and tell_adapters(slot, keeper, draft):
+        return
     reasons = {ReplicaState.READY: Reason.MATCHES, ReplicaState.UNHEALTHY: Reason.UNHEALTHY}
     placement = keeper.replica.entry.placement
     reason = reasons.get(keeper.state, Reason.STARTING)

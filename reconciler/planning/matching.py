@@ -80,7 +80,8 @@ class _Seen:
     mismatch: Mismatch | None
 
 
-_LEAVING = frozenset({ReplicaState.DRAINING, ReplicaState.STOPPING})
+LEAVING = frozenset({ReplicaState.DRAINING, ReplicaState.STOPPING})
+"""States that a replica never comes back from."""
 
 RULES: tuple[tuple[Callable[[_Seen], bool], Match], ...] = (
     # Its node does not answer: whatever was last known of it may no longer hold, so no other rule may act on it.
@@ -90,7 +91,7 @@ RULES: tuple[tuple[Callable[[_Seen], bool], Match], ...] = (
     # It serves nobody, so replacing or repairing it takes nothing away, outdated or not.
     (lambda seen: seen.replica.state is ReplicaState.FAILED, Match.FAILED),
     # On its way out; it never comes back, even if it would match.
-    (lambda seen: seen.replica.state in _LEAVING, Match.STOPPING),
+    (lambda seen: seen.replica.state in LEAVING, Match.STOPPING),
     # Its model is wanted otherwise than it runs.
     (lambda seen: seen.mismatch is not None, Match.OUTDATED),
     # Its slot is not wanted, or its model is gone.
@@ -100,9 +101,12 @@ RULES: tuple[tuple[Callable[[_Seen], bool], Match], ...] = (
 
 
 def match(desired: Desired, observed: Observation, aims: Mapping[str, Aim]) -> tuple[Held, ...]:
-    """Classify every observed replica; a model without an aim is not planned, and its replicas never mismatch."""
+    """Classify every observed replica; a model without an aim is not planned, and its replicas never mismatch.
+
+    A replica over several nodes is reported by each of them; `parts.join` then says what the whole is.
+    """
     return tuple(
-        _classify(desired, node, replica, stocked, aims.get(replica.entry.model))
+        _classify(desired, node, replica, stocked, aims.get(desired.model_of(replica.entry)))
         for node, stocked, replica in _walk(desired, observed)
     )
 

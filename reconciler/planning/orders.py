@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from reconciler.domain.assignment import RunEntry
 from reconciler.domain.desired import resolve_rollout
 from reconciler.domain.model_spec import Rollout
 from reconciler.domain.plan import NodeOrders
 from reconciler.planning.draft import stop_entry
-from reconciler.planning.matching import Match
+from reconciler.planning.matching import LEAVING, Match
+from reconciler.planning.parts import missing_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from reconciler.domain.assignment import RunEntry, StopEntry
+    from reconciler.domain.assignment import StopEntry
     from reconciler.domain.desired import Desired, RolloutPolicy
     from reconciler.domain.observed import Observation
     from reconciler.planning.aim import Aim
@@ -24,18 +26,24 @@ if TYPE_CHECKING:
 _NOT_NAMED = frozenset({Match.UNREACHABLE, Match.FOREIGN})
 
 
-def order(desired: Desired, observed: Observation, matched: Iterable[Held], draft: Draft) -> dict[str, NodeOrders]:
+def order(desired: Desired, observed: Observation, matched: Sequence[Held], draft: Draft) -> dict[str, NodeOrders]:
     """By node name, sorted; a replica that nothing was decided about is kept as it is held."""
     entries: dict[str, list[RunEntry | StopEntry]] = defaultdict(list)
     changed: set[str] = set()
+    missing = dict(missing_parts(matched, observed))
     for held in matched:
         if held.match in _NOT_NAMED:
             continue
         entry = _entry(desired, held, draft)
         entries[held.node].append(entry)
         # One that is stopping was told so before: its entry stays and tells the agent nothing.
-        if entry is not held.replica.entry and held.match is not Match.STOPPING:
+        if entry is not held.replica.entry and held.state not in LEAVING:
             changed.add(held.node)
+        if missing and isinstance(entry, RunEntry):
+            for node in missing.pop(held.id, ()):
+                if draft.forecast.may_complete(entry, node):
+                    entries[node].append(entry)
+                    changed.add(node)
     for run in draft.runs.values():
         if run.id not in draft.held_ids:
             for node in run.placement.nodes:
@@ -57,7 +65,7 @@ def _entry(desired: Desired, held: Held, draft: Draft) -> RunEntry | StopEntry:
 
 
 def _policy(desired: Desired, held: Held, aims: Mapping[str, Aim]) -> RolloutPolicy:
-    name = held.replica.entry.model
+    name = desired.model_of(held.replica.entry)
     if name in aims:
         return aims[name].policy
     spec = desired.model_by_name.get(name)

@@ -9,17 +9,22 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from reconciler.domain.base import digest
+from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import ReplicaState
-from reconciler.domain.plan import Action, Decision, Plan, Reason
-from reconciler.planning.aim import aims_of
+from reconciler.domain.plan import Action, Blocked, Decision, Plan, Reason
+from reconciler.planning.aim import aims_of, slots_held
+from reconciler.planning.baking import bakes_for
+from reconciler.planning.brake import given_up, vanished
 from reconciler.planning.counting import count
-from reconciler.planning.draft import Draft
+from reconciler.planning.draft import Draft, spoken
 from reconciler.planning.forecast import Forecast
+from reconciler.planning.history import history
 from reconciler.planning.impact import estimate
 from reconciler.planning.leaving import leave_alone, retire
-from reconciler.planning.limits import hold_back
+from reconciler.planning.limits import HeldBack, hold_back
 from reconciler.planning.matching import Match, match
 from reconciler.planning.orders import order
+from reconciler.planning.parts import join
 from reconciler.planning.placing import place
 from reconciler.planning.rollout import roll_out
 
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from reconciler.domain.intent import Intent
     from reconciler.domain.observed import Observation
     from reconciler.domain.placement import Placement
-    from reconciler.domain.plan import Blocked, Change
+    from reconciler.domain.plan import Change
     from reconciler.planning.counting import ModelSlots
     from reconciler.planning.matching import Held
 
@@ -48,21 +53,24 @@ def plan(
     *,
     commit: str | None = None,
     tree: str | None = None,
-    only: str | None = None,
+    only: str | frozenset[str] | None = None,
 ) -> Decision:
-    """Decide one pass. `now` only tells expired intents; `only` plans one model and keeps the rest as it is held."""
+    """Decide one pass. `now` only tells expired intents; `only` plans some models and keeps the rest as it is held."""
     aims = aims_of(desired, observed, intents, now, only)
-    matched = match(desired, observed, aims)
-    models = count(aims, matched, desired.fleet.name)
-    draft = _draft(desired, Forecast(desired, observed, aims), matched)
+    matched = join(match(desired, observed, aims), observed)
+    models = count(aims, matched, desired)
+    held_back = _held_back(desired, observed, models, intents, now)
+    draft = _draft(desired, Forecast(desired, observed, aims, given_up(observed, intents, now)), matched)
+    draft.history = history(desired, observed, aims)
+    draft.kept_back, draft.brake = held_back.why_by_model, _brake(desired, observed)
+    draft.blocked.extend(held_back.blocked)
 
     for model in models:
         leave_alone(model, draft)
         retire(model, draft)
-    # Preemption takes its place here: a model below its minimum takes room from a less important one.
-    place(models, draft)
+    place(models, draft)  # where there is no room, `preemption.preempt` may make some
     roll_out(models, draft)
-    hold_back(desired, draft)
+    _say_brake(draft)
 
     changes = tuple(draft.changes[slot.name] for model in models for slot in model.slots)
     blocked = tuple(draft.blocked)
@@ -79,8 +87,47 @@ def plan(
         ),
         orders=order(desired, observed, matched, draft),
         look_again_in=_look_again_in(models, draft),
+        expires_in=_expires_in(models, now),
+        counts={model.aim.name: model.aim.count for model in models},
         settled=not blocked and all(_is_settled(model, draft) for model in models),
     )
+
+
+def _held_back(
+    desired: Desired,
+    observed: Observation,
+    models: Sequence[ModelSlots],
+    intents: Sequence[Intent],
+    now: datetime,
+) -> HeldBack:
+    """Only what would stop in this pass or a later one is held back: nothing is said of what has left already."""
+    doomed = [
+        model.aim.name
+        for model in models
+        if model.aim.spec is None
+        and not model.aim.is_suspended
+        and any(held.match is not Match.STOPPING for slot in model.slots for held in slot.held)
+    ]
+    if not doomed:
+        return HeldBack({})
+    approved = {each.digest for each in intents if each.kind is IntentKind.APPROVE and each.is_live(now)}
+    digests = frozenset(digest for digest in approved if digest is not None)
+    return hold_back(desired, slots_held(desired, observed), doomed, digests)
+
+
+def _brake(desired: Desired, observed: Observation) -> str | None:
+    names = vanished(desired, observed)
+    return f"until {spoken(names)} answer again" if names else None
+
+
+def _say_brake(draft: Draft) -> None:
+    """Only where it holds something up."""
+    if draft.brake is not None and any(each.schedule.message == draft.brake for each in draft.changes.values()):
+        message = (
+            f"more than one node and over 30 % of them vanished within 60 s; nothing that serves changes {draft.brake}"
+        )
+        hint = "look at the network first; nodes that are gone for good: drain: true, or remove them from nodes/"
+        draft.blocked.append(Blocked(rule="rollout/nodes-vanished", message=message, hint=hint))
 
 
 def _draft(desired: Desired, forecast: Forecast, matched: Sequence[Held]) -> Draft:
@@ -132,8 +179,16 @@ def _moves(held: Held) -> bool:
     return held.match is not Match.UNREACHABLE and held.state in _IN_MOTION
 
 
+def _expires_in(models: Sequence[ModelSlots], now: datetime) -> timedelta | None:
+    """When the next suspension is over, or the next count will not hold any more."""
+    ends = (model.aim.suspension.expires_at for model in models if model.aim.suspension is not None)
+    counts = (model.aim.holds_for for model in models if not model.aim.is_suspended)
+    due = [at - now for at in ends if at is not None] + [each for each in counts if each is not None]
+    return min(due, default=None)
+
+
 def _look_again_in(models: Sequence[ModelSlots], draft: Draft) -> timedelta | None:
-    """When the next ready replica will have been ready for its min_ready, where something may wait for that."""
+    """When the next ready replica will have been ready for its min_ready or bake, where something may wait for that."""
     due = [
         model.aim.policy.min_ready - held.replica.state_for
         for model in models
@@ -141,5 +196,11 @@ def _look_again_in(models: Sequence[ModelSlots], draft: Draft) -> timedelta | No
         for slot in model.slots
         for held in slot.held
         if held.is_live and held.state is ReplicaState.READY and held.replica.state_for < model.aim.policy.min_ready
+    ]
+    due += [
+        left
+        for model in models
+        if any(draft.changes[slot.name].schedule.kind == "waiting" for slot in model.slots)
+        for left in bakes_for(model)
     ]
     return min(due, default=None)

@@ -6,14 +6,16 @@ finished says so before it begins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import ReplicaState
 from reconciler.placement.fit import find_seat
 from reconciler.placement.refusal import refuse
+from reconciler.planning.baking import baking
 from reconciler.planning.draft import NOW, is_or_are, spoken, waiting
+from reconciler.planning.in_place import fits_in_place, seats_in_place
 from reconciler.planning.leaving import unserved
 from reconciler.planning.placing import stalled_slots
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reconciler.domain.plan import Schedule
-    from reconciler.placement.fit import Seat
-    from reconciler.placement.room import Holding, Room
     from reconciler.planning.counting import ModelSlots, Slot
     from reconciler.planning.draft import Draft
     from reconciler.planning.matching import Held
@@ -55,7 +55,9 @@ def roll_out(models: Sequence[ModelSlots], draft: Draft) -> None:
 
 def _gate(model: ModelSlots, draft: Draft) -> Schedule | None:
     """A replica as desired that is broken stops the rollout: what is wanted may itself be wrong."""
-    failed = stalled_slots(model)
+    if draft.brake is not None:
+        return waiting(draft.brake)
+    failed = stalled_slots(model, draft)
     if failed:
         return waiting(f"the rollout ended when {spoken(failed, model.aim.name)} failed", failed)
     broken = tuple(
@@ -72,8 +74,10 @@ def _surge(model: ModelSlots, pair: _Pair, draft: Draft) -> bool:
     policy, slot, aim, forecast = model.aim.policy, pair.slot, pair.slot.aim, draft.forecast
     if policy.strategy is Strategy.IN_PLACE or policy.max_surge == 0:
         return False
-    is_within = model.budget.excess < policy.max_surge
-    seat = find_seat(forecast.now, aim.demands, aim.name) if is_within else None
+    bakes = baking(model, draft)
+    is_within = model.budget.excess < policy.max_surge and bakes is None
+    leaving = pair.before.replica.entry.placement.nodes
+    seat = find_seat(forecast.now, aim.demands, aim.name, leaving=leaving) if is_within else None
     if seat is not None:
         after = draft.start(slot, seat)
         schedule = NOW
@@ -83,10 +87,11 @@ def _surge(model: ModelSlots, pair: _Pair, draft: Draft) -> bool:
         else:
             model.budget.excess += 1
     else:
-        seat = find_seat(forecast.later, aim.demands, aim.name)
+        seat = find_seat(forecast.later, aim.demands, aim.name, leaving=leaving)
         if seat is None:
             return False
-        schedule = _after_room(forecast.in_the_way(seat), aim.name) if is_within else _after_surges(model, slot, draft)
+        after_others = bakes or _after_surges(model, slot, draft)
+        schedule = _after_room(forecast.in_the_way(seat), aim.name) if is_within else after_others
         # Not reserved: until its turn comes others may surge there; they will have left by then.
         after = draft.promise(slot, seat, reserve=False)
     forecast.leaves(pair.before)
@@ -130,88 +135,32 @@ def _block_surge(model: ModelSlots, pairs: Sequence[_Pair], draft: Draft) -> Non
     for pair in pairs:
         draft.replace(pair.slot, pair.before, Strategy.SURGE, waiting("no room beside the running ones"), None)
     names = spoken([pair.slot.name for pair in pairs])
-    hint = "rollout.strategy: surge_or_in_place, or in_place"
+    # In place may find no room either: then it is no way out, and only less or more room is.
+    works = fits_in_place([(each.slot, each.before) for each in pairs], draft)
+    hint = "rollout.strategy: surge_or_in_place, or in_place" if works else "ask for fewer GPUs, or lower a scaling.min"
     draft.block(pairs[0].slot, "rollout/no-surge-room", f"{names} cannot be replaced beside itself: {why}", hint)
 
 
 def _replace_in_place(model: ModelSlots, pairs: Sequence[_Pair], draft: Draft) -> None:
     """Stop as many as may be away, and only if every one of them can be placed at the end."""
-    seats = _seats_in_place(pairs, draft)
-    if isinstance(seats, str):
+    found = seats_in_place([(each.slot, each.before) for each in pairs], draft)
+    if isinstance(found, str):
         for pair in pairs:
             draft.replace(pair.slot, pair.before, Strategy.IN_PLACE, waiting("its successor would find no room"), None)
-        message = f"{spoken([pair.slot.name for pair in pairs])} cannot be replaced in place: {seats}"
+        message = f"{spoken([pair.slot.name for pair in pairs])} cannot be replaced in place: {found}"
         draft.block(pairs[0].slot, "inventory/overcommitted", message, "ask for fewer GPUs, or lower a scaling.min")
         return
     budget = model.budget
-    for pair, seat in zip(pairs, seats, strict=True):
-        after = draft.promise(pair.slot, seat, reserve=True)
-        if budget.spares(pair.before, budget.in_place_floor):
-            draft.stop(model, pair.before)
-            draft.replace(pair.slot, pair.before, Strategy.IN_PLACE, NOW, after)
+    for slot, before, seat in found:
+        after = draft.promise(slot, seat, reserve=True)
+        bakes = baking(model, draft)
+        if bakes is not None:
+            draft.replace(slot, before, Strategy.IN_PLACE, bakes, after)
+        elif budget.spares(before, budget.in_place_floor):
+            draft.stop(model, before)
+            draft.replace(slot, before, Strategy.IN_PLACE, NOW, after)
         else:
             on = unserved(model, draft)
             pace = f"{budget.away} of {model.aim.count} may be away"
             schedule = waiting(f"after {spoken(on, model.aim.name)} {is_or_are(on)} ready ({pace})", on)
-            draft.replace(pair.slot, pair.before, Strategy.IN_PLACE, schedule, after)
-
-
-def _seats_in_place(pairs: Sequence[_Pair], draft: Draft) -> list[Seat] | str:
-    """A seat for each successor once its predecessor is gone; where one finds none, why, and all is as before.
-
-    Slots that wait for room and are placed before this model are seated first, for they would take what is freed.
-    """
-    aim = pairs[0].slot.aim
-    trial = _Trial(draft.forecast.later)
-    hungry = [slot for slot in draft.unplaced if slot.aim.rank <= aim.rank]
-    fed: list[str] = []
-    seats: list[Seat] = []
-    for pair in pairs:
-        trial.release(pair.before)
-        fed += [slot.name for slot in hungry if slot.name not in fed and trial.sit(slot) is not None]
-        seat = trial.sit(pair.slot)
-        if seat is None:
-            break
-        seats.append(seat)
-    missing = None if len(seats) == len(pairs) else refuse(trial.room, aim.demands).message
-    trial.clear()
-    if missing is None:
-        return seats
-    trial.restore()
-    if fed:
-        return f"what it frees would go to {spoken(fed)}, {'which waits' if len(fed) == 1 else 'which wait'} for room"
-    return f"{pairs[len(seats)].slot.name} would find no room at the end; {missing}"
-
-
-@dataclass(slots=True)
-class _Trial:
-    """Releases and takes on a room that can be taken back."""
-
-    room: Room
-    _released: list[tuple[str, Holding]] = field(default_factory=list)
-    _seated: list[tuple[str, str]] = field(default_factory=list)
-
-    def release(self, held: Held) -> None:
-        """Free what a replica holds."""
-        holding = self.room.release(held.node, held.id)
-        if holding is not None:
-            self._released.append((held.node, holding))
-
-    def sit(self, slot: Slot) -> Seat | None:
-        """Take the seat that a slot would get; None where there is none."""
-        seat = find_seat(self.room, slot.aim.demands, slot.aim.name)
-        if seat is not None:
-            id_ = f"tried {slot.name}"
-            self.room.take(seat.node, seat.holding(id_, slot.name, slot.aim.name))
-            self._seated.append((seat.node, id_))
-        return seat
-
-    def clear(self) -> None:
-        """Take the seats back."""
-        for node, id_ in self._seated:
-            self.room.release(node, id_)
-
-    def restore(self) -> None:
-        """Give back what was freed."""
-        for node, holding in self._released:
-            self.room.take(node, holding)
+            draft.replace(slot, before, Strategy.IN_PLACE, schedule, after)

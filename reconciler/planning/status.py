@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import ReachableNode, ReplicaState, UnreachableNode
 from reconciler.domain.plan import Action, Reason
 from reconciler.domain.status import FleetStatus, GpuUse, ModelState, ModelStatus, NodeStatus, ReplicaStatus
@@ -14,8 +16,11 @@ from reconciler.placement.demand import demands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from reconciler.domain.desired import Desired, Node
+    from reconciler.domain.external import ExternalAnswer
+    from reconciler.domain.intent import Intent
     from reconciler.domain.model_spec import ModelSpec
     from reconciler.domain.observed import NodeObservation, Observation, ObservedReplica
     from reconciler.domain.plan import Blocked, Change, Decision
@@ -29,7 +34,7 @@ _DONE = {
     Action.UPDATE: "updated",
     Action.DELETE: "stopped",
 }
-_NEEDS_A_PERSON = frozenset({"rollout/failed", "rollout/limits"})
+_NEEDS_A_PERSON = frozenset({"rollout/failed", "rollout/limits", "rollout/protected"})
 _MOVING = frozenset({ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.DRAINING, ReplicaState.STOPPING})
 
 
@@ -46,14 +51,41 @@ class _Seen:
         return self.is_heard and self.replica.state is ReplicaState.READY
 
 
-def status(desired: Desired, observed: Observation, decision: Decision, commit: str | None) -> FleetStatus:
-    """One row for every model of the tree and for every other one that still runs, sorted by name."""
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What the planner made of one model."""
+
+    changes: Sequence[Change]
+    blocked: Sequence[Blocked]
+    digests: frozenset[str]
+    """Launch digests that are as desired."""
+    count: int
+    """Replicas wanted now."""
+    suspended: str | None
+    """By whom and how long, where a person said so."""
+
+
+def status(
+    desired: Desired,
+    observed: Observation,
+    decision: Decision,
+    commit: str | None,
+    externals: Mapping[str, ExternalAnswer] = MappingProxyType({}),
+    intents: Sequence[Intent] = (),
+    now: datetime | None = None,
+) -> FleetStatus:
+    """One row for every model of the tree and for every other one that still runs, sorted by name.
+
+    `externals` says what external models answered, by name; of `intents` those are shown that hold at `now`.
+    """
+    held = tuple(each for each in intents if now is None or each.is_live(now))
+    suspended = {each.model: _suspension(each) for each in held if each.kind is IntentKind.SUSPEND}
     seen: dict[str, list[_Seen]] = defaultdict(list)
     for each in observed.nodes:
         node = each if isinstance(each, ReachableNode) else each.last
         for replica in node.replicas if node is not None else ():
             if replica.entry.fleet == desired.fleet.name:
-                seen[replica.entry.model].append(_Seen(each.name, replica, isinstance(each, ReachableNode)))
+                seen[desired.model_of(replica.entry)].append(_Seen(each.name, replica, isinstance(each, ReachableNode)))
     changes: dict[str, list[Change]] = defaultdict(list)
     for change in decision.plan.changes:
         changes[change.model].append(change)
@@ -61,38 +93,78 @@ def status(desired: Desired, observed: Observation, decision: Decision, commit: 
     for block in decision.plan.blocked:
         blocked[block.model].append(block)
     names = sorted({model.name for model in desired.models} | set(seen))
-    models = tuple(_model(desired, name, seen[name], changes[name], [*blocked[name], *blocked[None]]) for name in names)
+    models = tuple(
+        _external(name, externals.get(name))
+        if _is_external(desired.model_by_name.get(name)) and not seen[name]
+        else _model(
+            desired.model_by_name.get(name),
+            name,
+            seen[name],
+            _Decided(
+                changes=changes[name],
+                blocked=[*blocked[name], *(blocked[None] if _is_held_up(changes[name]) else ())],
+                digests=_digests(desired, name),
+                count=decision.counts.get(name, 0),
+                suspended=suspended.get(name),
+            ),
+        )
+        for name in names
+    )
     observed_by_name = {each.name: each for each in observed.nodes}
     inventory = sorted(desired.nodes, key=lambda node: node.name)
     nodes = tuple(_node(node, observed_by_name.get(node.name)) for node in inventory)
-    return FleetStatus(commit=commit, models=models, nodes=nodes)
+    oldest_first = tuple(sorted(held, key=lambda each: (each.created_at, each.id)))
+    return FleetStatus(commit=commit, models=models, nodes=nodes, intents=oldest_first, blocked=decision.plan.blocked)
 
 
-def _model(
-    desired: Desired, name: str, seen: Sequence[_Seen], changes: Sequence[Change], blocked: Sequence[Blocked]
-) -> ModelStatus:
+def _suspension(intent: Intent) -> str:
+    until = f"until {intent.expires_at:%Y-%m-%d %H:%M} UTC" if intent.expires_at else "until resumed"
+    return f"{until}, by {intent.author}" + (f": {intent.reason}" if intent.reason else "")
+
+
+def _is_held_up(changes: Sequence[Change]) -> bool:
+    """Whether anything of it waits, so that what blocks the fleet as a whole is its concern."""
+    return any(change.schedule.kind == "waiting" for change in changes)
+
+
+def _digests(desired: Desired, name: str) -> frozenset[str]:
     spec = desired.model_by_name.get(name)
+    ways = () if spec is None else demands(desired, spec)
+    return frozenset(each for way in ways for each in way.digests)
+
+
+def _is_external(spec: ModelSpec | None) -> bool:
+    return spec is not None and spec.external is not None
+
+
+def _external(name: str, answer: ExternalAnswer | None) -> ModelStatus:
+    """Somebody else serves it: no replica is desired, and it waits while it does not answer as it should."""
+    state = ModelState.READY if answer is None or answer.is_ready else ModelState.WAITING
+    reason = f"external: {answer.message}" if answer is not None else "external: served by somebody else, not asked"
+    return ModelStatus(name=name, desired=0, ready=0, updated=0, state=state, reason=reason)
+
+
+def _model(spec: ModelSpec | None, name: str, seen: Sequence[_Seen], decided: _Decided) -> ModelStatus:
     leaving = {
         change.before.id
-        for change in changes
+        for change in decided.changes
         if change.action in {Action.REPLACE, Action.DELETE}
         and change.before is not None
         and (change.after is None or change.after.id != change.before.id)
     }
-    digests = {demand.digest for demand in demands(desired, spec)} if spec is not None else set()
     ready = [each for each in seen if each.is_ready]
     updated = [
         each
         for each in ready
         if spec is not None
-        and each.replica.entry.digest in digests
+        and each.replica.entry.digest in decided.digests
         and each.replica.entry.restart == spec.restart
         and each.replica.id not in leaving
     ]
-    state, reason = _judge(spec, seen, changes, blocked)
+    state, reason = _judge(spec, seen, decided)
     return ModelStatus(
         name=name,
-        desired=spec.replicas if spec is not None else 0,
+        desired=decided.count,
         ready=len(ready),
         updated=len(updated),
         state=state,
@@ -106,16 +178,15 @@ def _by_ordinal(each: _Seen) -> tuple[int, str, str]:
     return each.replica.entry.ordinal, each.replica.id, each.node
 
 
-def _judge(
-    spec: ModelSpec | None, seen: Sequence[_Seen], changes: Sequence[Change], blocked: Sequence[Blocked]
-) -> tuple[ModelState, str | None]:
-    """State and reason, what needs a person first; an external model is ready, for it is not ours to judge."""
-    if spec is not None and spec.external is not None and not seen:
-        return ModelState.READY, "external: served by somebody else"
+def _judge(spec: ModelSpec | None, seen: Sequence[_Seen], decided: _Decided) -> tuple[ModelState, str | None]:
+    """State and reason, what needs a person first."""
+    changes, blocked = decided.changes, decided.blocked
     if spec is not None and spec.suspend:
         return ModelState.SUSPENDED, "suspend: true in its file"
-    if not seen and (spec is None or spec.replicas == 0):
-        return ModelState.OFF, None
+    if decided.suspended is not None:
+        return ModelState.SUSPENDED, decided.suspended
+    if not seen and decided.count == 0:
+        return ModelState.OFF, "on demand; nobody asks for it" if spec is not None and spec.is_on_demand else None
     stalled = next((block.message for block in blocked if block.rule in _NEEDS_A_PERSON), None)
     if stalled is not None:
         return ModelState.STALLED, stalled

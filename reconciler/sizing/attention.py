@@ -91,6 +91,15 @@ def _kv_heads(fields: Fields, heads: int) -> int:
     return heads
 
 
+_BY_LAYER = ("per_layer_config", "num_attention_heads_per_layer", "block_configs", "compress_ratios", "index_topk")
+"""Keys under which a config says of layers one by one what their attention is: those that `layer_attention` reads."""
+
+
+def attention_by_layer(fields: Fields) -> bool:
+    """Whether `layer_attention` tells layers of one kind apart."""
+    return fields.written(*_BY_LAYER) is not None
+
+
 def layer_attention(fields: Fields, base: Attention | None, kind: str, index: int, *, shares: bool) -> Attention | None:
     """Attention of one layer: window layers of some families have heads of their own."""
     if base is None:

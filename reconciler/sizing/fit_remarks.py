@@ -103,7 +103,8 @@ def _states(question: Question) -> Remark | None:
         f"each of {most:,} requests at once needs a block of the cache for its state, and there are {blocks:,}: "
         f"max_concurrency has to be {max(1, blocks):,} or less"
     )
-    return Remark(MemoryReason.POOL, said, certain=pool.high // cache.plan.block_bytes < most)
+    certain = pool.high // cache.plan.block_bytes < most
+    return Remark(MemoryReason.POOL, said, certain=certain, held=float(blocks))
 
 
 def _pool(question: Question) -> Remark | None:
@@ -121,7 +122,7 @@ def _pool(question: Question) -> Remark | None:
         f"the cache holds {int(held)} requests of {short:,} tokens at once and {full:.1f} of {ask.context:,}, "
         f"and max_concurrency is {ask.concurrency}: the others would wait"
     )
-    return Remark(MemoryReason.POOL, said, certain=False)
+    return Remark(MemoryReason.POOL, said, certain=False, held=held)
 
 
 def _slack(question: Question) -> Remark | None:

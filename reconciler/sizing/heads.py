@@ -96,7 +96,7 @@ def _pipeline(shape: Shape, ask: ParallelAsk, row: Mapping[str, Any]) -> Iterato
 
 def _attention(shape: Shape, ask: ParallelAsk, width: int, row: Mapping[str, Any]) -> Iterator[Refusal]:
     """Attention heads divide; KV heads divide or are copied evenly; latent attention has one vector for all heads."""
-    counted = {layer.attention for layer in shape.layers if layer.attention is not None}
+    counted = {layer.attention for layer in shape.unlike if layer.attention is not None}
     heads = {shape.heads, *(each.heads for each in counted)} - {0}
     for count in sorted(heads):
         if count % width:
@@ -153,7 +153,7 @@ def _copies(shape: Shape, ask: ParallelAsk, row: Mapping[str, Any]) -> bool:
 
 def _experts(shape: Shape, ask: ParallelAsk, width: int, row: Mapping[str, Any]) -> Iterator[Refusal]:
     ranks = width * ask.data
-    counts = {layer.experts.count for layer in shape.layers if layer.experts is not None}
+    counts = {layer.experts.count for layer in shape.unlike if layer.experts is not None}
     if ask.expert_parallel and (not counts or (ask.engine is Engine.VLLM and not shape.experts)):
         yield Refusal(
             Reason.EXPERTS_SPLIT,
@@ -184,7 +184,7 @@ def _experts(shape: Shape, ask: ParallelAsk, width: int, row: Mapping[str, Any])
 
 def _recurrent(shape: Shape, width: int) -> Iterator[Refusal]:
     """Heads of recurrent layers divide; more than one group divides too (mamba_mixer2.py, layers/mamba/gdn)."""
-    for recurrent in {layer.recurrent for layer in shape.layers if layer.recurrent is not None}:
+    for recurrent in dict.fromkeys(layer.recurrent for layer in shape.unlike if layer.recurrent is not None):
         counts = {"heads": recurrent.heads, "key heads": recurrent.key_heads}
         if recurrent.groups > 1:
             counts["groups"] = recurrent.groups

@@ -75,7 +75,7 @@ def layer_caches(
     shape: Shape, ask: MemoryAsk, rules: CountingRules, kind: CacheType
 ) -> dict[LayerCache, tuple[int, ...]]:
     """The different caches and the layers that have them, in the order of the layers."""
-    hybrid = any(each.recurrent is not None for each in shape.layers)
+    hybrid = any(each.recurrent is not None for each in shape.unlike)
     spared = spared_layers(kind, len(shape.layers), hybrid=hybrid)
     crossed = any(tower.sense is Sense.TEXT for tower in shape.towers)
     known: dict[tuple[int, bool], tuple[LayerCache, ...]] = {}
@@ -140,7 +140,7 @@ def _prefix_cached(shape: Shape, ask: MemoryAsk, rules: CountingRules) -> bool:
     """Whether vLLM keeps a prefix cache: for what generates and has attention (`is_prefix_caching_supported`)."""
     if rules.engine is not Engine.VLLM or ask.task is not Task.GENERATE:
         return False
-    return any(each.attention is not None for each in shape.layers)
+    return any(each.attention is not None for each in shape.unlike)
 
 
 def _index_cell(width: int) -> int:

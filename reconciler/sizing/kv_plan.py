@@ -82,7 +82,7 @@ class BlockPlan:
         growing = [group.parts[0].block for group in self.groups if group.parts[0].cache.held is Held.EVERYTHING]
         if not growing and self.blocks(ANY_LENGTH) <= blocks:
             return ANY_LENGTH
-        most = blocks * max(group.parts[0].block for group in self.groups) * self.ranks
+        most = min(blocks * max(group.parts[0].block for group in self.groups) * self.ranks, ANY_LENGTH)
         return bisect_right(range(1, most + 1), blocks, key=self.blocks)
 
     def concurrency(self, pool_bytes: int, tokens: int) -> float:

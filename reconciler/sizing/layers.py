@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.shape import Layer
-from reconciler.sizing.attention import layer_attention
+from reconciler.sizing.attention import attention_by_layer, layer_attention
 from reconciler.sizing.feed_forward import plan_feed_forward
 from reconciler.sizing.layer_kinds import FULL, RECURRENT, SLIDING, layer_kinds, written_kinds
 from reconciler.sizing.recurrence import read_recurrent
@@ -41,18 +41,31 @@ def read_layers(
     kinds = layer_kinds(fields, written, count, attention=attention, recurrent=recurrent)
     parts = plan_feed_forward(fields, family, count, written)
     shared = fields.whole("num_kv_shared_layers") or 0
+    each_apart = attention_by_layer(fields) or _dense_by_layer(fields)
     seen: dict[Layer, Layer] = {}
+    known: dict[tuple[object, ...], Layer] = {}
     layers: list[Layer] = []
     for index, kind in enumerate(kinds):
-        own = layer_attention(fields, attention, kind, index, shares=index >= count - shared > 0)
-        layer = Layer(
-            attention=own if kind in (FULL, SLIDING) else None,
-            recurrent=recurrent if kind == RECURRENT or family.get("recurrent_beside_attention") else None,
-            dense=_dense(fields, family, parts[index].dense, index),
-            experts=parts[index].experts,
-        )
-        layers.append(seen.setdefault(layer, layer))
+        part, shares = parts[index], index >= count - shared > 0
+        # Most configs say what a layer is by its kind alone: a model of eighty has one or two to read.
+        alike = (kind, shares, part.dense, id(part.experts), index if each_apart else None)
+        if alike not in known:
+            own = layer_attention(fields, attention, kind, index, shares=shares)
+            layer = Layer(
+                attention=own if kind in (FULL, SLIDING) else None,
+                recurrent=recurrent if kind == RECURRENT or family.get("recurrent_beside_attention") else None,
+                dense=_dense(fields, family, part.dense, index),
+                experts=part.experts,
+            )
+            known[alike] = seen.setdefault(layer, layer)
+        layers.append(known[alike])
     return tuple(layers)
+
+
+def _dense_by_layer(fields: Fields) -> bool:
+    """Whether `_dense` tells layers of one kind apart."""
+    listed = fields.items("intermediate_size", "block_configs")
+    return listed is not None or fields.flag("use_double_wide_mlp")
 
 
 def _dense(fields: Fields, family: Mapping[str, Any], width: int | None, index: int) -> int | None:

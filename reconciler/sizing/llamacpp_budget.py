@@ -106,7 +106,8 @@ def _room(layout: Layout, holding: Holding, context: int, usable: int) -> Remark
     said = f"takes {gib(takes.likely)} of {gib(usable)} {where}: {weights} weights, {cache}, {overhead} overhead"
     if takes.low > usable:
         fitting = _slots_that_fit(layout, context, usable)
-        return Remark(MemoryReason.SLOTS, f"{said}; {fitting} {'slots fit' if fitting != 1 else 'fits'}", certain=True)
+        said = f"{said}; {fitting} {'slots fit' if fitting != 1 else 'fits'}"
+        return Remark(MemoryReason.SLOTS, said, certain=True, held=float(fitting))
     if takes.high > usable:
         band = f"it may be {gib(takes.low)} to {gib(takes.high)}"
         return Remark(MemoryReason.TIGHT, f"{said} ({band})", certain=False)

@@ -114,7 +114,9 @@ class Layout:
         if not self.ask.gpus:
             return self._holding(context, tuple(range(len(self.shape.layers))), None, buffers)
         held = cards_of(self.weights, self.shape, self.ask.gpus)
-        found = [self._holding(context, layers, number, buffers) for number, layers in enumerate(held)]
+        # More cards than layers leave some empty: those in the middle hold nothing that the last has not.
+        some = [number for number, layers in enumerate(held) if layers or number in (0, len(held) - 1)]
+        found = [self._holding(context, held[number], number, buffers) for number in some]
         return max(found, key=lambda each: each.allocated.likely)
 
     def _holding(

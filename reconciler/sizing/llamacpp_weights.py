@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from reconciler.domain.tables import table
+from reconciler.sizing.layers import MOST_LAYERS
 from reconciler.sizing.module import Part, Split
 from reconciler.sizing.modules import language_modules
 
@@ -73,26 +75,40 @@ def whole(weights: Weights, shape: Shape) -> int:
 
 
 def _of_tensors(shape: Shape, tensors: tuple[TensorRun, ...]) -> Weights:
-    by_layer: defaultdict[int, float] = defaultdict(float)
     outside: defaultdict[str, int] = defaultdict(int)
     looked_up = 0
     for run in tensors:
         if run.layers is None:
             outside[run.group] += run.bytes
             looked_up += _looked_up(shape, run) if run.group == "embedding" else 0
-            continue
-        first, last = run.layers
-        for layer in range(first, last + 1):
-            by_layer[layer] += run.bytes / (last - first + 1)
-    count = max(len(shape.layers), max(by_layer, default=-1) + 1)
+    layers = _by_layer(tensors)
     shared = not outside["output_head"] and not shape.encoder
     return Weights(
-        layers=tuple(round(by_layer[layer]) for layer in range(count)),
+        layers=layers + (0,) * (len(shape.layers) - len(layers)),
         embedding=outside["embedding"],
         head=outside["output_head"] + outside["norms"] + (looked_up if shared else 0),
         shared=shared,
         everywhere=outside["other"],
     )
+
+
+def _by_layer(tensors: tuple[TensorRun, ...]) -> tuple[int, ...]:
+    """Bytes of each layer that a run names, in time that runs of absurd length do not change.
+
+    Layers that no model has are left out, with their part of the run.
+    """
+    steps: defaultdict[int, float] = defaultdict(float)
+    count = 0
+    for run in tensors:
+        if run.layers is None:
+            continue
+        first, last = run.layers
+        if first <= last and first < MOST_LAYERS:
+            each = run.bytes / (last - first + 1)
+            steps[first] += each
+            steps[last + 1] -= each
+            count = max(count, min(last + 1, MOST_LAYERS))
+    return tuple(round(each) for each in accumulate(steps[layer] for layer in range(count)))
 
 
 def _looked_up(shape: Shape, run: TensorRun) -> int:

@@ -17,15 +17,15 @@ from reconciler.sizing.recurrent_modules import recurrent_modules
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from reconciler.domain.shape import Attention, Experts, Layer, Shape, Tower
+    from reconciler.domain.shape import Attention, Experts, Shape, Tower
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def language_modules(shape: Shape) -> tuple[Module, ...]:
     """The matrices of the language model, each kind of layer once with the indices of its layers."""
     family = family_of(shape.architecture)
     out: list[Module] = list(_vocabulary(shape, family))
-    for layer, layers in _alike(shape).items():
+    for layer, layers in shape.alike().items():
         if layer.attention is not None:
             out.extend(_attention(shape, layer.attention, family, layers))
         if layer.recurrent is not None:
@@ -42,13 +42,6 @@ def tower_modules(shape: Shape) -> tuple[Module, ...]:
     """The matrices of its towers and of the projections after them."""
     quantized = not family_of(shape.architecture).get("towers_16_bit", False)
     return tuple(module for tower in shape.towers for module in _tower(tower, quantized=quantized))
-
-
-def _alike(shape: Shape) -> dict[Layer, tuple[int, ...]]:
-    indices: dict[Layer, list[int]] = {}
-    for index, layer in enumerate(shape.layers):
-        indices.setdefault(layer, []).append(index)
-    return {layer: tuple(found) for layer, found in indices.items()}
 
 
 def _vocabulary(shape: Shape, family: Mapping[str, Any]) -> Iterator[Module]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.model_spec import Engine
@@ -60,11 +60,12 @@ def evidence(found: Mapping[str, Any]) -> str:
     return f"{starts} {kind} {'start' if starts == 1 else 'starts'}"
 
 
+@lru_cache(maxsize=512)
 def _families(shape: Shape) -> frozenset[str]:
     found = {
-        "moe": any(layer.experts for layer in shape.layers),
-        "latent": any(layer.attention and layer.attention.latent for layer in shape.layers),
-        "hybrid": any(layer.recurrent for layer in shape.layers),
+        "moe": any(layer.experts for layer in shape.unlike),
+        "latent": any(layer.attention and layer.attention.latent for layer in shape.unlike),
+        "hybrid": any(layer.recurrent for layer in shape.unlike),
         "vision": bool(shape.towers),
         "encoder": shape.encoder,
     }

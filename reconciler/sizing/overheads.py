@@ -107,7 +107,7 @@ def _activations(shape: Shape, ask: MemoryAsk, step: Batch, place: Place) -> Est
 def _width(shape: Shape, ask: MemoryAsk) -> float:
     """The widest feed-forward part that a token passes on one rank, experts as many as are active."""
     widest = 0.0
-    for layer in shape.layers:
+    for layer in shape.unlike:
         dense = (layer.dense or 0) / ask.tensor
         experts = 0.0
         if layer.experts is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
@@ -84,6 +85,7 @@ class Refusal:
     """What would pass, where the arithmetic tells."""
 
 
+@lru_cache(maxsize=1024)
 def version_key(version: str) -> tuple[int, ...]:
     """Numbers of a version for comparison: 0.32.0, 0.7.x, 1.2.0rc4, b11434; letters end it."""
     numbers: list[int] = []

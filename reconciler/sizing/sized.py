@@ -64,6 +64,8 @@ class Remark:
     reason: MemoryReason
     message: str
     certain: bool
+    held: float | None = None
+    """Of a cache that is short: requests of the length in question that it holds at once."""
 
 
 @dataclass(frozen=True, slots=True)

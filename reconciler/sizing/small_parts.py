@@ -38,11 +38,8 @@ def small_modules(shape: Shape, table: Mapping[str, Any]) -> Iterator[Row]:
     extra = table.get("positions")
     if extra is not None and shape.trained is not None:
         yield _whole(Part.VOCABULARY, "embed_positions", hidden * (shape.trained.tokens + extra)), False
-    kinds: dict[Layer, list[int]] = {}
-    for index, layer in enumerate(shape.layers):
-        kinds.setdefault(layer, []).append(index)
-    for layer, found in kinds.items():
-        for module in _of_layer(shape, layer, table, tuple(found)):
+    for layer, found in shape.alike().items():
+        for module in _of_layer(shape, layer, table, found):
             yield module, False
 
 

@@ -10,13 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+MOST_STAGES = 1024
+"""As many as a model has layers at most (`layers.MOST_LAYERS`); all further ones are empty."""
+
+
 def stage_layers(layers: int, stages: int, engine: Engine) -> tuple[range, ...]:
     """The layers of each stage, in order; each engine has its own place for what is left over.
 
     vLLM 0.32: the stages before the last, from behind (`distributed/utils.py::get_pp_indices`). SGLang: the last ones
     (`srt/distributed/utils.py::get_pp_indices`). TensorRT-LLM: the first ones (`mapping.py::pp_layers`).
     """
-    stages = max(1, stages)
+    stages = min(max(1, stages), MOST_STAGES)
     counts = [layers // stages] * stages
     for extra in range(layers % stages):
         counts[_place(extra, stages, engine)] += 1

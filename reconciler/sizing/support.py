@@ -109,7 +109,7 @@ def _loader(shape: Shape, ask: ParallelAsk, row: Mapping[str, Any]) -> Iterator[
             "hidden_size",
         )
     if ask.engine is Engine.TRTLLM:
-        widths = {layer.attention.head_dim for layer in shape.layers if layer.attention is not None}
+        widths = {layer.attention.head_dim for layer in shape.unlike if layer.attention is not None}
         for width in sorted(each for each in widths if each % HEAD_MULTIPLE):
             yield _refused(f"a head size of {width} is no multiple of {HEAD_MULTIPLE}", "head_dim")
 

@@ -46,7 +46,7 @@ class WeightPlan:
         return sum(self.files[unit].values())
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def weight_plan(shape: Shape, loaded_as: QuantPart | None) -> WeightPlan:
     """The plan of a shape whose plain matrices are quantized to `loaded_as` while they are loaded."""
     plain = holdings(shape, None)
@@ -57,7 +57,7 @@ def weight_plan(shape: Shape, loaded_as: QuantPart | None) -> WeightPlan:
     return WeightPlan(
         held=plain if loaded_as is None else holdings(shape, loaded_as),
         latent=_latent(shape),
-        mixed=any(layer.experts is not None for layer in shape.layers),
+        mixed=any(layer.experts is not None for layer in shape.unlike),
         files=files,
         readings=tuple(size for unit in (HALF, FULL) for size in _readings(shape, plain, files[unit], unit)),
         opaque=any(part.scheme is Scheme.UNKNOWN and part.bits is None for part in parts),

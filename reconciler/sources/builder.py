@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from reconciler.sources.document import REFUSED, Place
-from reconciler.sources.fault import Fault, YamlRule, display, shorten
+from reconciler.sources.fault import ENV, VARIABLE, Fault, YamlRule, display, shorten, shown_key
 from reconciler.sources.masking import Span
 from reconciler.sources.scalars import BOOLEAN_WORDS, Ambiguous, resolve
 from reconciler.sources.text import unprintable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 # Of design section 3; what people write ends at six or seven.
 DEPTH_LIMIT = 32
 
-_ENV = "env"
-"""The key below which values may be secrets."""
 _PLAIN = ""
 _DOUBLE_QUOTED = '"'
 
@@ -80,7 +78,7 @@ class Builder:
     @property
     def inside_env(self) -> bool:
         """Whether what comes next may be a secret."""
-        return bool(self._stack) and (self._stack[-1].secret or self._stack[-1].key == _ENV)
+        return bool(self._stack) and (self._stack[-1].secret or self._stack[-1].key == ENV)
 
     def fault(self, rule: YamlRule, mark: Mark, message: str, hint: str | None) -> None:
         """Record what is wrong at a place."""
@@ -92,11 +90,12 @@ class Builder:
             text = text.replace(self._stand_in, ":")
         frame = self._stack[-1] if self._stack else None
         if frame is not None:
-            if frame.key is _Key.AWAITED:
+            is_key = frame.key is _Key.AWAITED
+            if frame.key == ENV or (frame.secret and not (is_key and VARIABLE.fullmatch(text))):
+                self.secret_spans.append(Span(start.line, start.column, end.line, end.column))
+            if is_key:
                 self._take_key(frame, text, start, style, hole=hole)
                 return
-            if frame.secret or frame.key == _ENV:
-                self.secret_spans.append(Span(start.line, start.column, end.line, end.column))
         self._attach(REFUSED if hole else self._resolve(text, start, style), start)
 
     def open(self, mark: Mark, *, is_mapping: bool, hole: bool) -> None:
@@ -121,6 +120,17 @@ class Builder:
         if self._stack.pop().is_key:
             self._stack[-1].key = _Key.DROPPED
 
+    def alias(self, name: str, start: Mark, end: Mark) -> None:
+        """A reference to another value, or a secret that begins with an asterisk."""
+        named = "an alias"
+        if self.inside_env:
+            self.secret_spans.append(Span(start.line, start.column, end.line, end.column))
+        else:
+            named = f"alias *{shorten(name)}"
+        hint = "write the value itself; text that begins with * goes in quotes"
+        self.fault(YamlRule.ALIAS, start, f"{named} is refused", hint)
+        self.hole(start)
+
     def hole(self, mark: Mark) -> None:
         """Something refused stands here instead of a key or a value."""
         if self._stack and self._stack[-1].key is _Key.AWAITED:
@@ -135,15 +145,16 @@ class Builder:
             self.fault(YamlRule.ALIAS, mark, "merge keys are refused", "write the fields out")
             self._drop_key(frame)
         elif style == _PLAIN and not isinstance(resolve(text), str):
-            named = f"a field name must be text, found {shorten(text)}" if text else "a field name is missing"
-            self.fault(YamlRule.TYPE, mark, named, f'put it in quotes: "{shorten(text)}"' if text else None)
+            shown = shown_key(text, frame.path)
+            named = f"a field name must be text, found {shown}" if text else "a field name is missing"
+            self.fault(YamlRule.TYPE, mark, named, f'put it in quotes: "{shown}"' if text else None)
             self._drop_key(frame)
         elif style == _DOUBLE_QUOTED and unprintable(text):
             self.fault(YamlRule.SYNTAX, mark, "a control character in a field name", "remove it")
             self._drop_key(frame)
         elif text in frame.value:
             first = frame.steps[text].key_line + 1
-            name = display((*frame.path, shorten(text)))
+            name = display((*frame.path, text))
             self.fault(YamlRule.DUPLICATE_KEY, mark, f"{name} is written twice; first on line {first}", "remove one")
             frame.key = _Key.DROPPED
         else:

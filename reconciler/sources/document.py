@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from reconciler.sources.masking import mask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reconciler.domain.desired import Path
     from reconciler.sources.fault import Fault
     from reconciler.sources.masking import Broken, Span
@@ -61,6 +63,22 @@ class Place:
         """Places of what is inside, by key or list position."""
 
 
+class Later:
+    """The places of a document that was read before: worked out when somebody asks where something stands."""
+
+    __slots__ = ("_find", "_place")
+
+    def __init__(self, find: Callable[[], Place]) -> None:
+        self._find = find
+        self._place: Place | None = None
+
+    def place(self) -> Place:
+        """That of the whole document."""
+        if self._place is None:
+            self._place = self._find()
+        return self._place
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The mark of a file's first character."""
@@ -76,7 +94,7 @@ class Document:
     value: Any
     readable: bool
     """False after a syntax error, for an empty document, or where it is too deep: there is nothing to check further."""
-    root: Place
+    root: Place | Later
     faults: tuple[Fault, ...]
     refused: frozenset[Path] = frozenset()
     """Where REFUSED stands."""
@@ -112,7 +130,7 @@ class Document:
         """
         found: list[str | int] = []
         rest: list[str | int] = []
-        place = self.root
+        place = self._root()
         for step in path:
             inner = place.steps.get(step)
             if inner is None:
@@ -146,8 +164,19 @@ class Document:
         """The text with what may be secret blanked."""
         return mask(self.source, self.secret_spans, self.broken)
 
+    def is_plain(self) -> bool:
+        """Whether its value says all of it: there is nothing to find and nothing to hide."""
+        return (
+            self.readable
+            and not (self.faults or self.boolean_words or self.secret_spans)
+            and (self.shown_text() == self.source)
+        )
+
+    def _root(self) -> Place:
+        return self.root.place() if isinstance(self.root, Later) else self.root
+
     def _place(self, path: Path) -> Place:
-        place = self.root
+        place = self._root()
         for step in path:
             inner = place.steps.get(step)
             if inner is None:

@@ -112,18 +112,16 @@ def _feed(builder: Builder, event: Any) -> None:
             is_mapping = isinstance(event, MappingStartEvent)
             builder.open(event.start_mark, is_mapping=is_mapping, hole=event.ctag is not None)
         case AliasEvent():
-            name = shorten(event.anchor)
-            builder.fault(YamlRule.ALIAS, event.start_mark, f"alias *{name} is refused", "write the value itself")
-            builder.hole(event.start_mark)
+            builder.alias(event.anchor, event.start_mark, event.end_mark)
         case _:
             pass
 
 
 def _refuse_properties(builder: Builder, event: Any) -> None:
     if event.anchor is not None:
-        name = shorten(event.anchor)
-        hint = "write the value where it is used"
-        builder.fault(YamlRule.ALIAS, event.start_mark, f"anchor &{name} is refused", hint)
+        name = "an anchor" if builder.inside_env else f"anchor &{shorten(event.anchor)}"
+        hint = "write the value where it is used; text that begins with & goes in quotes"
+        builder.fault(YamlRule.ALIAS, event.start_mark, f"{name} is refused", hint)
     if event.ctag is not None:
         hint = "remove the tag; text that begins with ! goes in quotes"
         builder.fault(YamlRule.TAG, event.start_mark, "tags are refused", hint)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
+from reconciler.gate.secrets import redacted
 from reconciler.sources.tree import printable
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ class YamlRule(StrEnum):
     DUPLICATE_NAME = "yaml/duplicate-name"
 
 
+ENV = "env"
+"""The key below which values may be secrets."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What a key under it looks like; others may hold the value too."""
+_BEFORE_VALUE = re.compile(rf"(?P<name>{VARIABLE.pattern})\s*[=:]")
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What is wrong, where in the file, and what to do; line and column from 1, None where the whole file is meant."""
@@ -48,15 +57,28 @@ class Fault:
 def display(path: Path) -> str:
     """Write a path as people do: `profiles[0].gpus`; empty for the whole document."""
     written = ""
-    for step in path:
+    for at, step in enumerate(path):
         if isinstance(step, int):
             written += f"[{step}]"
         else:
-            written += f".{shorten(step)}" if written else shorten(step)
+            named = shown_key(step, path[:at])
+            written += f".{named}" if written else named
     return written
 
 
+def shown_key(key: str, path: Path) -> str:
+    """A key below a path; under `env`, where `NAME=VALUE` may stand for `NAME: VALUE`, no more of it than the name."""
+    if ENV not in path or VARIABLE.fullmatch(key):
+        return shorten(key)
+    found = _BEFORE_VALUE.match(key)
+    return f"{shorten(found['name'])}…" if found else "…"
+
+
 def shorten(text: str, limit: int = 40) -> str:
-    """At most `limit` characters of a text, on one line; what was cut shows as an ellipsis."""
+    """At most `limit` characters of a text, on one line; what was cut shows as an ellipsis.
+
+    What has the form of a secret is blanked before it is cut, since half of one has its form no more (promise 9).
+    """
+    text = redacted(text)
     flat = " ".join(printable(text[: limit * 2]).split())
     return flat if len(flat) <= limit and len(text) <= limit * 2 else f"{flat[: limit - 1]}…"

@@ -34,6 +34,9 @@ SETTINGS = {
 }
 """Environment of every git that reads for us."""
 
+INDEX_VARIABLE = "GIT_INDEX_FILE"
+"""Names the index that a commit is made from, inside a hook."""
+
 _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
@@ -44,24 +47,28 @@ _OPTIONS = (
 )
 
 
-def output(start: Path, *arguments: str) -> bytes:
-    """The output of one git command; SourceError when it fails."""
-    completed = run(start, *arguments)
+def output(start: Path, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
+    """The output of one git command; SourceError when it fails. `given` is its input, `index` another index file."""
+    completed = run(start, *arguments, given=given, index=index)
     if completed.returncode != 0:
         refuse_unreadable(completed)
         raise SourceError(f"git {arguments[0]} failed: {_told(completed)}")
     return completed.stdout
 
 
-def run(start: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def run(
+    start: Path, *arguments: str, given: bytes = b"", index: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run one git command in a directory, whatever its outcome. SourceError when git is missing or hangs."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
+    if index is not None:
+        env[INDEX_VARIABLE] = str(index)
     try:
         return subprocess.run(
             ["git", *_OPTIONS, *arguments],  # noqa: S607  # the git that the person uses is found by PATH
             cwd=start,
             env={**env, **SETTINGS},
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             timeout=_TIMEOUT_SECONDS,
             check=False,

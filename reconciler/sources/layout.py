@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import assert_never
 
 from reconciler.domain.finding import Severity
 from reconciler.sources.fault import Fault, YamlRule
-from reconciler.sources.tree import FILE_LIMIT_BYTES, FileKind, TreeFile
+from reconciler.sources.tree import FILE_LIMIT_BYTES, FILES_LIMIT, FileKind, TreeFile
 
 FLEET_FILE = "cluster.yaml"
 FLEET_STEM = "cluster"
@@ -30,17 +31,20 @@ class Role(StrEnum):
 
 def role_of(file: TreeFile) -> Role | Fault:
     """What a file is, by its kind and its place."""
-    return _refusal(file) or _placed(PurePosixPath(file.path))
+    return _refusal(file) or _placed(file.path)
 
 
 def stem_of(path: str) -> str:
     """The name that a file's name gives: `models/a/llama.yaml` → llama."""
-    return PurePosixPath(path).stem
+    # As PurePosixPath(path).stem, without making one: it is asked of every file, on every look at a commit.
+    name = path.rpartition("/")[2]
+    end = name.rfind(".")
+    return name[:end] if 0 < end < len(name) - 1 else name
 
 
 def _refusal(file: TreeFile) -> Fault | None:
     """Why a file is not even looked at."""
-    name = PurePosixPath(file.path).name
+    name = file.path.rpartition("/")[2]
     match file.kind:
         case FileKind.SYMLINK if name.startswith(_EDITOR_LOCK):
             return _ignored()
@@ -67,7 +71,10 @@ def _refusal(file: TreeFile) -> Fault | None:
     return None
 
 
-def _placed(path: PurePosixPath) -> Role | Fault:
+@lru_cache(maxsize=FILES_LIMIT)
+def _placed(name: str) -> Role | Fault:
+    """By its place alone; kept, because `run` asks of every file on every look at a commit."""
+    path = PurePosixPath(name)
     folder = path.parts[0] if len(path.parts) > 1 else ""
     suffix = path.suffix
     match folder, suffix.lower():

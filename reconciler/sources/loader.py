@@ -23,16 +23,16 @@ from reconciler.domain.fleet_spec import FleetSpec, PoolSpec
 from reconciler.domain.model_spec import ModelSpec
 from reconciler.sources.fault import Fault, YamlRule
 from reconciler.sources.layout import FLEET_FILE, FLEET_STEM, Role, role_of, stem_of
-from reconciler.sources.loaded import Loaded
-from reconciler.sources.locks import read_lock
+from reconciler.sources.loaded import Loaded, Texts
 from reconciler.sources.pools import nodes_of
-from reconciler.sources.reading import Reading, read
+from reconciler.sources.readings import Readings
 from reconciler.sources.report import Report
 from reconciler.sources.tree import FILES_LIMIT, TOTAL_LIMIT_BYTES, printable
 
 if TYPE_CHECKING:
     from reconciler.domain.desired import Node
     from reconciler.domain.lock import Lock
+    from reconciler.sources.reading import Reading
     from reconciler.sources.tree import Tree, TreeFile
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -44,9 +44,12 @@ UNNAMED = "unnamed"
 """Stands in for the fleet's name where cluster.yaml is missing or broken; never in a complete desired side."""
 
 
-def load(tree: Tree) -> Loaded:
-    """Read every file of a tree and put together what they say. Never raises on what is in the files."""
-    cluster = _Cluster(tree)
+def load(tree: Tree, readings: Readings | None = None) -> Loaded:
+    """Read every file of a tree and put together what they say. Never raises on what is in the files.
+
+    `readings` saves reading again what was read before.
+    """
+    cluster = _Cluster(tree, readings or Readings())
     if not _too_large(cluster):
         for file in tree.files:
             _take(cluster, file)
@@ -69,6 +72,7 @@ class _Cluster:
     """What has been read so far."""
 
     tree: Tree
+    readings: Readings
     report: Report = field(default_factory=Report)
     fleet: _Declared[FleetSpec] | None = None
     fleet_is_told: bool = False
@@ -134,7 +138,7 @@ def _read(
     cluster: _Cluster, spec: type[Spec], file: TreeFile, shown: str, name_field: str | None = None
 ) -> Reading[Spec]:
     """One YAML file; its faults are about the model that `name_field` names, where models stand."""
-    reading = read(spec, file.data)
+    reading = cluster.readings.yaml(spec, file.data)
     cluster.report.documents[shown] = reading.document
     model = None
     if name_field is not None and reading.faults:
@@ -179,7 +183,7 @@ def _take_pool(cluster: _Cluster, file: TreeFile, shown: str) -> None:
 def _take_lock(cluster: _Cluster, file: TreeFile, shown: str) -> None:
     """A lock without a model is no mistake: the model may come later, or have gone before."""
     model = stem_of(file.path)
-    reading = read_lock(file.data)
+    reading = cluster.readings.lock(file.data)
     for fault in reading.faults:
         cluster.report.add(shown, fault, model)
     if reading.spec is not None:
@@ -252,5 +256,5 @@ def _finish(cluster: _Cluster) -> Loaded:
         findings=report.findings,
         broken=frozenset(cluster.broken - set(models)),
         locate=report.locate,
-        texts={file: document.shown_text() for file, document in report.documents.items()},
+        texts=Texts(report.documents),
     )

@@ -1,4 +1,4 @@
-"""Text of a file as it may be shown: values under `env` and passwords in URLs are blanked, columns stay as they are.
+"""Text of a file as it may be shown: values under `env` and what looks like a secret are blanked, columns stay.
 
 Findings are printed with the lines they point at, in terminals, CI logs and pull requests. Secrets are not supposed to
 be in `cluster/`; where somebody put one, its finding must not publish it.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from reconciler.gate.secrets import redacted_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +43,7 @@ class Broken(NamedTuple):
 def mask(text: str, spans: Sequence[Span], broken: Broken | None) -> str:
     """The text with every span blanked."""
     if not spans and broken is None:
-        return _USER_INFO.sub(_blanked, text) if "@" in text else text
+        return _forms(text)
     lines = text.split("\n")
     for span in spans:
         _blank(lines, span)
@@ -52,7 +54,12 @@ def mask(text: str, spans: Sequence[Span], broken: Broken | None) -> str:
             _blank(lines, start)
         else:
             _blank_after_env(lines, start)
-    return _USER_INFO.sub(_blanked, "\n".join(lines))
+    return _forms("\n".join(lines))
+
+
+def _forms(text: str) -> str:
+    """What can be told by its form, wherever it stands: also in `args`, labels and comments."""
+    return redacted_source(_USER_INFO.sub(_blanked, text) if "@" in text else text)
 
 
 def _blanked(found: re.Match[str]) -> str:

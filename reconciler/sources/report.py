@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.base import NAME_PATTERN
 from reconciler.domain.finding import Finding, Severity, sort_key
+from reconciler.gate.secrets import redacted
 from reconciler.sources.fault import Fault, YamlRule
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Report:
             Finding(
                 rule=fault.rule,
                 severity=fault.severity,
-                message=fault.message,
-                hint=fault.hint,
+                message=redacted(fault.message),
+                hint=None if fault.hint is None else redacted(fault.hint),
                 file=file,
                 line=fault.line,
                 column=fault.column,

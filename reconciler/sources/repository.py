@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceError
+from reconciler.errors import NotInCommit, SourceError
 from reconciler.sources.git_command import SETTINGS, line, output, refuse_unreadable, run
+from reconciler.sources.recent import Recent
 from reconciler.sources.tree import (
     FILE_LIMIT_BYTES,
     FILES_LIMIT,
@@ -35,7 +36,7 @@ _SYMLINK, _SUBMODULE, _TREE = "120000", "160000", "040000"
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
+class Site:
     """Where a cluster directory lies; it need not exist in the work tree."""
 
     start: Path
@@ -46,19 +47,24 @@ class _Site:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
+    """One entry of a listing: a blob, or a submodule's commit."""
+
     mode: str
     sha: str
     size: int
     path: str
 
 
-def read_tree(directory: Path, revision: str = "HEAD") -> Tree:
-    """All files of a cluster directory in one commit; what cannot be read is a SourceError, never an empty tree."""
-    site = _site(directory)
+def read_tree(directory: Path, revision: str = "HEAD", blobs: Recent[str, bytes] | None = None) -> Tree:
+    """All files of a cluster directory in one commit; what cannot be read is a SourceError, never an empty tree.
+
+    `blobs` holds those that were read before, by their SHA, and keeps what is read now.
+    """
+    site = site_of(directory)
     sha = _resolve(site.start, revision)
     tree_id, entries = _entries(site, sha)
-    return Tree(_files(site, entries), site.prefix, _commit_info(site, sha), tree_id)
+    return Tree(files_of(site, entries, blobs), site.prefix, _commit_info(site, sha), tree_id)
 
 
 def head(directory: Path) -> str:
@@ -68,12 +74,12 @@ def head(directory: Path) -> str:
 
 def git_dir(directory: Path) -> Path:
     """The repository's own directory for this work tree: where HEAD is."""
-    return _site(directory).git_dir
+    return site_of(directory).git_dir
 
 
 def common_dir(directory: Path) -> Path:
     """The repository's directory for all its work trees: where refs are."""
-    return _site(directory).common_dir
+    return site_of(directory).common_dir
 
 
 def uncommitted(directory: Path, commit: str) -> tuple[str, ...]:
@@ -81,7 +87,7 @@ def uncommitted(directory: Path, commit: str) -> tuple[str, ...]:
 
     Staged, unstaged and untracked alike; what git ignores is left out. In a bare repository there are none.
     """
-    site = _site(directory)
+    site = site_of(directory)
     sha = _resolve(site.start, commit)
     if output(site.start, "rev-parse", "--is-inside-work-tree").strip() != b"true":
         return ()
@@ -89,14 +95,14 @@ def uncommitted(directory: Path, commit: str) -> tuple[str, ...]:
     within = ("--", site.prefix or ".")
     plain = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all")
     changed = output(
-        Path(top), *_without_filters(site.start), "diff", "--name-only", "--no-relative", "-z", *plain, sha, *within
+        Path(top), *without_filters(site.start), "diff", "--name-only", "--no-relative", "-z", *plain, sha, *within
     )
     added = output(Path(top), "ls-files", "--others", "--exclude-standard", "--full-name", "-z", *within)
     names = {os.fsdecode(name) for name in (changed + added).split(b"\0") if name}
     return tuple(sorted(printable(name) for name in names))
 
 
-def _without_filters(start: Path) -> list[str]:
+def without_filters(start: Path) -> list[str]:
     """Options that switch off every filter program: a file in the repository could otherwise name one to be run."""
     told = run(start, "config", "--name-only", "--get-regexp", r"^filter\.").stdout.decode("utf-8", "replace")
     drivers = sorted({name.rpartition(".")[0] for name in told.splitlines()})
@@ -114,13 +120,14 @@ def _start(directory: Path) -> Path:
     return next(each for each in (top, *top.parents) if each.is_dir() and not each.is_symlink())
 
 
-def _site(directory: Path) -> _Site:
+def site_of(directory: Path) -> Site:
+    """Find the repository that a cluster directory lies in, by the nearest directory that exists."""
     start = _start(directory)
     lines = output(start, "rev-parse", "--git-dir", "--git-common-dir", "--show-prefix").split(b"\n")
     own, common, prefix = (os.fsdecode(each) for each in lines[:3])
     rest = _top(directory).relative_to(start).as_posix()
     inside = [part for part in (prefix.rstrip("/"), "" if rest == "." else rest) if part]
-    return _Site(start, (start / common).resolve(), (start / own).resolve(), "/".join(inside))
+    return Site(start, (start / common).resolve(), (start / own).resolve(), "/".join(inside))
 
 
 def _resolve(start: Path, revision: str) -> str:
@@ -142,7 +149,7 @@ def _resolve(start: Path, revision: str) -> str:
     raise SourceError(f"there is no commit {revision}", hint=hint)
 
 
-def _commit_info(site: _Site, sha: str) -> CommitInfo:
+def _commit_info(site: Site, sha: str) -> CommitInfo:
     form = "--format=%an%x00%ct%x00%s"
     shown = output(site.start, "log", "-1", "--no-show-signature", "--no-notes", "--no-color", form, sha, "--")
     author, seconds, subject = shown.decode("utf-8", "replace").rstrip("\n").split("\0", 2)
@@ -153,7 +160,7 @@ def _commit_info(site: _Site, sha: str) -> CommitInfo:
     return CommitInfo(sha, printable(subject), printable(author), committed_at)
 
 
-def _entries(site: _Site, sha: str) -> tuple[str, list[_Entry]]:
+def _entries(site: Site, sha: str) -> tuple[str, list[Entry]]:
     """The id of the cluster directory's tree, and what is in it; at most one entry more than may be."""
     if not site.prefix:
         tree_id = line(output(site.start, "rev-parse", "--verify", f"{sha}^{{tree}}"))
@@ -161,7 +168,7 @@ def _entries(site: _Site, sha: str) -> tuple[str, list[_Entry]]:
         found = [*_listed(output(site.start, "ls-tree", "-z", "-l", "--full-tree", sha, "--", site.prefix))]
         if not found:
             hint = "commit it, or give another directory with -C DIR"
-            raise SourceError(f"{printable(site.prefix)} is not in commit {sha[:8]}", hint=hint)
+            raise NotInCommit(f"{printable(site.prefix)} is not in commit {sha[:8]}", hint=hint)
         if found[0].mode != _TREE:
             raise SourceError(f"{printable(site.prefix)} is not a directory in commit {sha[:8]}")
         tree_id = found[0].sha
@@ -173,15 +180,15 @@ def _entries(site: _Site, sha: str) -> tuple[str, list[_Entry]]:
     return tree_id, entries
 
 
-def _listed(listing: bytes) -> Iterator[_Entry]:
+def _listed(listing: bytes) -> Iterator[Entry]:
     for record in listing.split(b"\0"):
         if record:
             facts, _, name = record.partition(b"\t")
             mode, _, sha, size = facts.decode("ascii").split()
-            yield _Entry(mode, sha, int(size) if size.isdigit() else 0, os.fsdecode(name))
+            yield Entry(mode, sha, int(size) if size.isdigit() else 0, os.fsdecode(name))
 
 
-def _files(site: _Site, entries: list[_Entry]) -> tuple[TreeFile, ...]:
+def files_of(site: Site, entries: list[Entry], blobs: Recent[str, bytes] | None = None) -> tuple[TreeFile, ...]:
     """The files with their bytes, as far as the limits allow."""
     wanted: dict[str, str] = {}
     total = 0
@@ -189,7 +196,7 @@ def _files(site: _Site, entries: list[_Entry]) -> tuple[TreeFile, ...]:
         total += entry.size
         if _kind(entry) is FileKind.FILE and entry.size <= FILE_LIMIT_BYTES and total <= TOTAL_LIMIT_BYTES:
             wanted[entry.path] = entry.sha
-    data_by_sha = _blobs(site, set(wanted.values()))
+    data_by_sha = _known_or_read(site, set(wanted.values()), Recent() if blobs is None else blobs)
     files = [
         TreeFile(entry.path, _kind(entry), data_by_sha[wanted[entry.path]] if entry.path in wanted else b"", entry.size)
         for entry in entries
@@ -197,17 +204,27 @@ def _files(site: _Site, entries: list[_Entry]) -> tuple[TreeFile, ...]:
     return tuple(sorted(files, key=lambda file: file.path))
 
 
-def _kind(entry: _Entry) -> FileKind:
+def _kind(entry: Entry) -> FileKind:
     if entry.mode == _SYMLINK:
         return FileKind.SYMLINK
     return FileKind.SUBMODULE if entry.mode == _SUBMODULE else FileKind.FILE
 
 
-def _blobs(site: _Site, shas: set[str]) -> dict[str, bytes]:
+def _known_or_read(site: Site, shas: set[str], blobs: Recent[str, bytes]) -> dict[str, bytes]:
+    known = {sha: data for sha in shas if (data := blobs.find(sha)) is not None}
+    new = _blobs(site, shas - known.keys())
+    for sha, data in new.items():
+        blobs.keep(sha, data)
+    return known | new
+
+
+def _blobs(site: Site, shas: set[str]) -> dict[str, bytes]:
     """Copy blobs out; no object of GitPython, nor an exception that holds one, leaves this function."""
     if any(len(sha) > _SHA1_DIGITS for sha in shas):
         hint = "use a repository with SHA-1 names, as git init makes them"
         raise SourceError("this repository names its objects by SHA-256, which is not read", hint=hint)
+    if not shas:
+        return {}
     from git import Repo  # noqa: PLC0415  # costs 80 ms and fails without git; only reading a commit needs it
     from git.exc import GitError, ODBError  # noqa: PLC0415  # as above
 

@@ -8,7 +8,7 @@ from reconciler.domain.finding import Severity
 from reconciler.sources import wording
 from reconciler.sources.document import REFUSED
 from reconciler.sources.expectation import Refusal, expected
-from reconciler.sources.fault import Fault, YamlRule, display, shorten
+from reconciler.sources.fault import Fault, YamlRule, display, shown_key
 from reconciler.sources.fields import advice, describe, meant, object_path
 from reconciler.sources.scalars import BOOLEAN_WORDS
 
@@ -109,14 +109,15 @@ def _fault(error: Refusal, spec: type[BaseModel], document: Document) -> Fault:
     if error.kind == "missing":
         return _missing(error, spec, document)
     if error.kind == "extra_forbidden":
-        key = shorten(str(error.path[-1]))
+        key = shown_key(str(error.path[-1]), error.path[:-1])
         owner = display(error.path[:-1])
         message = f"{owner} has no field {key}" if owner else f"there is no field {key}"
         hint = advice(spec, error.schema[:-1], str(error.path[-1]))
         return Fault(YamlRule.UNKNOWN_FIELD, message, hint, *document.key_position(error.path), error.path)
     if error.is_key:
         wanted, advised = expected(error, error.path[-1])
-        message = f"{display(error.path[:-1])}: expected {wanted}, found {shorten(str(error.path[-1]))}"
+        key = shown_key(str(error.path[-1]), error.path[:-1])
+        message = f"{display(error.path[:-1])}: expected {wanted}, found {key}"
         return Fault(YamlRule.TYPE, message, advised, *document.key_position(error.path), error.path)
     wanted, advised = expected(error, error.value)
     found = wording.found(error.value, error.written, secret=error.secret)

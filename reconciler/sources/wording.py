@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.base import NAME_PATTERN
+from reconciler.gate.secrets import kind_of
 from reconciler.sources.fault import shorten
 from reconciler.sources.scalars import BOOLEAN_WORDS
 
@@ -104,7 +105,7 @@ def as_text(value: Any, written: str | None, *, secret: bool) -> str | None:
 
 def as_name(value: Any) -> str | None:
     """The name that a misspelt one is nearest to."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or kind_of(value):
         return None
     name = re.sub(r"[^a-z0-9._-]+", "-", value[:64].lower()).strip("-._")[:63].rstrip("-._")
     return f"write {name}" if name and re.fullmatch(NAME_PATTERN, name) else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
+from reconciler.views.comparison import comparison_text
 from reconciler.views.words import counted, json_text, shown, spans, visible, width
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ _LONGEST = 100
 _BEFORE = 60
 """Of them, at most this many before the caret."""
 _CUT = "…"
+_FIX = "fix: "
+_SPLITS = re.compile(r"(?:^|; )(?P<why>\d+ splits, but [^;]+)$")
+"""How the gate ends a hint about a GPU count (`gate.valid`): it belongs to the counts, being no thing to do."""
 
 
 def findings_json(report: GateReport) -> str:
@@ -32,10 +37,11 @@ def findings_text(report: GateReport, texts: Mapping[str, str]) -> str:
     """Every finding with its place and the lines around it, then one line that sums up; ends with a newline.
 
     Findings at one place are told together. `texts` are the files by name; a file that is not among them is shown
-    without its lines.
+    without its lines. With a base, what changes stands between the findings and the sum.
     """
     blocks = ["\n".join(block) + "\n" for block in _blocks(report.findings, texts)]
-    return "\n".join([*blocks, _closing(report)])
+    compared = comparison_text(report)
+    return "\n".join([*blocks, *([compared] if compared else []), f"{closing(report)}\n"])
 
 
 def findings_lines(findings: Iterable[Finding]) -> list[str]:
@@ -57,14 +63,20 @@ def _place(finding: Finding) -> tuple[str | None, int | None, int | None]:
 
 def _block(findings: Sequence[Finding], texts: Mapping[str, str]) -> list[str]:
     first = findings[0]
-    lines = [f"{each.severity} {each.rule}: {visible(each.message)}" for each in findings]
+    lines = [f"{each.severity} {each.rule}: {visible(each.message)}{inherited(each)}" for each in findings]
     if first.file is not None:
         lines.append("  " + ":".join(visible(str(part)) for part in _place(first) if part is not None))
         lines.extend(_source(texts.get(first.file, ""), first.line, first.column))
-    counts = (each.valid for each in findings if each.valid is not None)
-    lines.extend(_once(f"   would pass here: {spans(valid) or 'no count'}" for valid in counts))
-    lines.extend(_once(f"   fix: {visible(each.hint)}" for each in findings if each.hint is not None))
-    return lines
+    told = list(_once(line for each in findings for line in remedy(each)))
+    # The same counts are told once, with the reason beside them where one of the findings has it.
+    counts = [line for line in told if not line.startswith(_FIX)]
+    counts = [line for line in counts if not any(each != line and each.startswith(f"{line} ") for each in counts)]
+    return [*lines, *(f"   {line}" for line in [*counts, *(line for line in told if line.startswith(_FIX))])]
+
+
+def inherited(finding: Finding) -> str:
+    """What is added to the words of a finding that this change did not cause."""
+    return " (was there before)" if finding.caused is False else ""
 
 
 def _once(lines: Iterable[str]) -> Iterable[str]:
@@ -105,16 +117,46 @@ def _expand(text: str, offset: int = 0) -> str:
     return text_shown
 
 
-def _closing(report: GateReport) -> str:
+def closing(report: GateReport) -> str:
+    """One line: the verdict, how much was read and how long it took, and where to read on."""
     summary = report.summary
-    told = [
-        counted(count, word)
-        for count, word in ((summary.errors, "error"), (summary.warnings, "warning"), (summary.notes, "note"))
-        if count
-    ]
+    told = tally(report)
     size = f"{counted(summary.models, 'model')}, {counted(summary.nodes, 'node')} ({summary.seconds:.1f} s)"
     if not told:
-        return f"ok: {size}\n"
-    verdict = f"{', '.join(told)} in {size}" if summary.errors else f"ok, with {', '.join(told)}: {size}"
-    worst = min(report.findings, key=lambda each: list(Severity).index(each.severity))
-    return f"{verdict}. More: reconciler explain {worst.rule}\n"
+        return f"ok: {size}"
+    verdict = f"{told} in {size}" if summary.errors else f"ok, with {told}: {size}"
+    return f"{verdict}. More: reconciler explain {gravest(report.findings)[0].rule}"
+
+
+def tally(report: GateReport) -> str:
+    """`2 errors (1 was there before), 1 warning`; empty where there is no finding."""
+    summary = report.summary
+    counts = {Severity.ERROR: summary.errors, Severity.WARNING: summary.warnings, Severity.NOTE: summary.notes}
+    before = Counter(each.severity for each in report.findings if each.caused is False)
+    told = ((each, count) for each, count in counts.items() if count)
+    return ", ".join(f"{counted(count, each.value)}{_of_base(before[each], count)}" for each, count in told)
+
+
+def _of_base(before: int, count: int) -> str:
+    if not before:
+        return ""
+    if before == count:
+        return " (was there before)" if count == 1 else " (all were there before)"
+    return f" ({before} {'was' if before == 1 else 'were'} there before)"
+
+
+def gravest(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors, warnings, notes; of each what this change caused first; else in their order."""
+    order = list(Severity)
+    return sorted(findings, key=lambda each: (order.index(each.severity), each.caused is False))
+
+
+def remedy(finding: Finding) -> list[str]:
+    """What would pass and what to do, a line each; beside the counts what keeps a smaller one from being among them."""
+    found = _SPLITS.search(finding.hint or "") if finding.valid is not None else None
+    hint = finding.hint if found is None or finding.hint is None else finding.hint[: found.start()]
+    aside = f"   ({visible(found['why'])})" if found else ""
+    lines = [] if finding.valid is None else [f"would pass here: {spans(finding.valid) or 'no count'}{aside}"]
+    if hint is None or (found and not hint):
+        return lines
+    return [*lines, f"{_FIX}{visible(hint)}"]

@@ -50,3 +50,12 @@ def clock_text(seconds: float) -> str:
     whole = int(seconds)
     hours, minutes = whole // 3_600, whole % 3_600 // 60
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def age_text(seconds: float) -> str:
+    """`just now`, `3 min ago`, `2 h ago`, `5 days ago`: how long ago, in its largest unit."""
+    for size, unit in ((86_400, "day"), (3_600, "h"), (60, "min")):
+        count = int(seconds // size)
+        if count > 0:
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return "just now"

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.base import DURATION_PATTERN, FORMAT_VERSION
 from reconciler.domain.finding import GateReport
+from reconciler.domain.fit import FitReport
 from reconciler.domain.fleet_spec import FleetSpec, PoolSpec
 from reconciler.domain.lock import Lock
 from reconciler.domain.model_spec import ModelSpec
 from reconciler.domain.plan import Plan
 from reconciler.domain.status import FleetStatus
+from reconciler.domain.why import Why
 from reconciler.views.words import json_text
 
 if TYPE_CHECKING:
@@ -31,8 +33,10 @@ _WRITTEN: Mapping[str, tuple[type[BaseModel], str]] = {
 _READ: Mapping[str, tuple[type[BaseModel], str]] = {
     "lock": (Lock, "What a model's sources were found to be: cluster/locks/<name>.json"),
     "validate": (GateReport, "Answer of reconciler validate --format json"),
+    "fit": (FitReport, "Answer of reconciler fit --format json"),
     "plan": (Plan, "Answer of reconciler plan --format json"),
     "status": (FleetStatus, "Answer of reconciler status --format json"),
+    "why": (Why, "Answer of reconciler why --format json"),
 }
 """What programs read: a later minor version may add fields, so readers let unknown ones pass."""
 
@@ -41,7 +45,7 @@ _MODEL_RULES = {"oneOf": [{"required": ["source"]}, {"required": ["external"]}]}
 
 
 def schemas() -> Mapping[str, dict[str, Any]]:
-    """Every schema by name: cluster, pool and model for editors, lock, validate, plan and status for programs."""
+    """Every schema by name: cluster, pool and model for editors, lock and the answers of commands for programs."""
     return {name: schema(name) for name in (*_WRITTEN, *_READ)}
 
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from reconciler.domain.intent import Intent
     from reconciler.domain.observed import ObservedReplica
+    from reconciler.domain.plan import Blocked
     from reconciler.domain.status import FleetStatus, ModelStatus, ReplicaStatus
 
 _HEADINGS = ("MODEL", "READY", "UPDATED", "STATE", "SINCE", "WHERE")
@@ -39,6 +41,8 @@ def status_text(
     ]
     lines = [_fleet_line(status, fleet, applied_line)]
     lines += table if rows else ["no model is in the catalog and none runs"]
+    lines += [_blocked(block) for block in status.blocked if block.model is None or block.digest is not None]
+    lines += [_intent(intent, now) for intent in status.intents]
     lines += [f"{node.name} does not answer: what runs there is unknown" for node in status.nodes if not node.reachable]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -65,6 +69,19 @@ def _fleet_line(status: FleetStatus, fleet: str, applied_line: str | None) -> st
     gpus = [f"{gpu_class} {used[gpu_class]}/{total[gpu_class]}" for gpu_class in sorted(total)]
     applied = applied_line or (f"commit {status.commit[:7]}" if status.commit else None)
     return "   ".join(filter(None, [f"fleet {fleet}", applied, f"nodes {heard}/{len(status.nodes)}", *gpus]))
+
+
+def _blocked(block: Blocked) -> str:
+    """What holds the fleet as a whole back: whole, with what a person may type."""
+    return f"{block.rule}: {block.message}" + (f"; {block.hint}" if block.hint else "")
+
+
+def _intent(intent: Intent, now: datetime | None) -> str:
+    """`suspend qwen-32b until 14:30, said by ada 13:30: the vendor is looking at it`."""
+    what = " ".join(filter(None, [intent.kind, intent.model or intent.digest]))
+    until = f" until {_instant(intent.expires_at, now)}" if intent.expires_at is not None else ""
+    reason = f": {intent.reason}" if intent.reason else ""
+    return f"{what}{until}, said by {intent.author} {_instant(intent.created_at, now)}{reason}"
 
 
 def _row(model: ModelStatus, now: datetime | None) -> tuple[str, ...]:

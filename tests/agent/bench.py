@@ -18,7 +18,7 @@ from reconciler.agent.supervisor import Supervisor
 from reconciler.agent.tools import Tools
 from reconciler.domain.assignment import Entry, Refusal, RunEntry
 from reconciler.domain.model_spec import Engine
-from reconciler.engines.base import Answer, Health, InFlight, Launch, Probe, StopBehaviour, Verdict
+from reconciler.engines.base import Answer, Health, InFlight, Launch, Probe, Progress, Stage, StopBehaviour, Verdict
 from reconciler.errors import WeightsError
 from tests.agent.entries import NODE, assignment, claim_request, moment
 from tests.agent.fake_driver import FakeDriver
@@ -42,6 +42,7 @@ class ScriptedEngine:
     kind = Engine.LLAMACPP
     install_hint = "pip install scripted"
     stop = StopBehaviour(repeat_after=timedelta(seconds=5), kill_after=timedelta(seconds=15))
+    key_env: tuple[str, ...] = ("SCRIPTED_KEY",)
 
     def launch(self, declaration: Declaration, site: Site) -> Launch:
         arguments = ("--model", site.model_path, "--port", str(site.port), "--alias", declaration.model)
@@ -64,8 +65,25 @@ class ScriptedEngine:
     def read_load(self, answer: Answer) -> InFlight | None:
         return InFlight(*map(int, answer.body.split())) if answer.status == 200 else None
 
-    def read_stage(self, line: str) -> str | None:
-        return line.removeprefix("stage: ") if line.startswith("stage: ") else None
+    def load_adapter(self, declaration: Declaration, name: str, path: str) -> Probe | None:
+        return Probe("POST", "/adapters", {"name": name, "path": path, "model": declaration.model})
+
+    def unload_adapter(self, declaration: Declaration, name: str) -> Probe | None:
+        return Probe("DELETE", "/adapters", {"name": name, "model": declaration.model})
+
+    def adapters(self) -> Probe | None:
+        return Probe("GET", "/adapters")
+
+    def read_adapters(self, answer: Answer) -> frozenset[str] | None:
+        return frozenset(answer.body.decode().split()) if answer.status == 200 else None
+
+    def read_progress(self, line: str) -> Progress | None:
+        """`stage: loading weights`, or `stage: loading weights, 3 of 10`."""
+        if not line.startswith("stage: "):
+            return None
+        stage, _, counted = line.removeprefix("stage: ").partition(", ")
+        done, _, total = counted.partition(" of ")
+        return Progress(Stage(stage), int(done), int(total), "shards") if counted else Progress(Stage(stage))
 
     def read_failure(self, tail: str) -> str | None:
         return next((line[9:] for line in tail.splitlines() if line.startswith("failure: ")), None)
@@ -77,10 +95,18 @@ class ScriptedProber:
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, str, timedelta]] = []
+        self.keys: set[str | None] = set()
         self.hangs = False
 
-    async def send(self, url: str, probe: Probe, timeout: timedelta) -> Answer:  # noqa: ASYNC109  # as in Prober
+    async def send(
+        self,
+        url: str,
+        probe: Probe,
+        timeout: timedelta,  # noqa: ASYNC109  # as in Prober
+        key: str | None = None,
+    ) -> Answer:
         self.asked.append((url, probe.path, timeout))
+        self.keys.add(key)
         if self.hangs:
             await anyio.sleep_forever()
         return self.answers.get(probe.path, SILENT)
@@ -106,6 +132,8 @@ class Bench:
     prober: ScriptedProber = field(default_factory=ScriptedProber)
     clock: ManualClock = field(default_factory=ManualClock)
     missing: set[str] = field(default_factory=set)
+    kind: Engine = Engine.LLAMACPP
+    """The engine that its scripted one goes for."""
     generation: int = 0
     epoch: int = 0
     running: dict[str, tuple[Running, ...]] = field(default_factory=dict)
@@ -117,7 +145,7 @@ class Bench:
             listen="unix:/nowhere",
             state_dir=self.directory,
             gpus=("l4", "l4"),
-            engines={Engine.LLAMACPP: ("scripted-server", "--quiet")},
+            engines={self.kind: ("scripted-server", "--quiet")},
         )
         self.restart()
 
@@ -130,7 +158,7 @@ class Bench:
             clock=self.clock,
             driver=self.driver,
             prober=self.prober,
-            support=lambda kind: ScriptedEngine() if kind is Engine.LLAMACPP else None,
+            support=lambda kind: ScriptedEngine() if kind is self.kind else None,
             locate=self._locate,
             logs=self.logs,
             running=lambda: self.running,

@@ -26,6 +26,28 @@ def test_without_it_the_wheels_server_is_ours(tmp_path: Path, monkeypatch: pytes
     assert default_command(Engine.LLAMACPP) == (sys.executable, "-m", "reconciler.agent.llama_server")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Engine if kind is not Engine.LLAMACPP])
-def test_no_other_engine_has_a_usual_command_yet(kind: Engine) -> None:
+def test_vllm_is_the_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert default_command(Engine.VLLM) is None
+    (tmp_path / "vllm").write_text("#!/bin/sh\n", "utf-8")
+    (tmp_path / "vllm").chmod(0o755)
+    assert default_command(Engine.VLLM) == ("vllm",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "program", "command"),
+    [(Engine.SGLANG, "sglang", ("sglang", "serve")), (Engine.TRTLLM, "trtllm-serve", ("trtllm-serve",))],
+)
+def test_engines_for_gpus_are_those_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Engine, program: str, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert default_command(kind) is None
+    (tmp_path / program).write_text("#!/bin/sh\n", "utf-8")
+    (tmp_path / program).chmod(0o755)
+    assert default_command(kind) == command
+
+
+def test_comfyui_is_only_where_the_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert default_command(Engine.COMFYUI) is None

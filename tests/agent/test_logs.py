@@ -97,6 +97,15 @@ def test_a_reader_sees_each_whole_line_once(logs: EngineLogs) -> None:
     assert reader.new_lines() == []
 
 
+def test_every_state_of_a_progress_bar_is_a_line(logs: EngineLogs) -> None:
+    reader, path = LogReader(logs.path(ID)), logs.path(ID)
+    path.write_bytes(b"\rshards 0/4\rshards 1/4\rshards 2/4\r")
+    assert reader.new_lines() == ["", "shards 0/4", "shards 1/4"]
+    with path.open("ab") as engine:
+        engine.write(b"\nloaded\n")
+    assert reader.new_lines() == ["shards 2/4", "loaded"]
+
+
 def test_a_reader_begins_anew_when_the_log_was_cut(logs: EngineLogs) -> None:
     reader, path = LogReader(logs.path(ID)), logs.path(ID)
     path.write_text("a long first line\n")

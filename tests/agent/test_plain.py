@@ -52,9 +52,9 @@ def test_whatever_comes_it_is_one_printable_line_and_stays_so(text: str) -> None
 async def test_stages_and_failures_from_a_log_are_plain(tmp_path: Path) -> None:
     bench, entry = Bench(tmp_path), run_entry()
     await bench.send(entry)
-    bench.write_log(entry.id, f"\033[32mstage: loading {RAW}\n")
+    bench.write_log(entry.id, "\033[32mstage:\033]0;X\007 loading\u202e weights\033[0m\r\n")
     await bench.after(1)
-    assert bench.one().stage == "loading out of memory on GPU 0"
+    assert bench.one().stage == "loading weights"
     bench.write_log(entry.id, f"\033[1mfailure: {RAW}\n")
     bench.driver.newest.end(code=1)
     await bench.settle()

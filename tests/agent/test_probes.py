@@ -137,6 +137,16 @@ async def test_a_body_is_sent_as_json(server: Server) -> None:
     assert (answer.status, json.loads(answer.body)) == (200, {"prompt": "ü"})
 
 
+async def test_a_form_with_a_file_is_sent_as_one(server: Server) -> None:
+    probe = Probe("POST", "/v1/audio/transcriptions", form={"model": "tiny"}, upload=b"RIFF")
+    async with prober() as sending:
+        answer = await sending.send(server.url, probe, LONG)
+    assert answer.status == 200
+    assert b'name="model"\r\n\r\ntiny\r\n' in answer.body
+    assert b'name="file"; filename="probe.wav"' in answer.body
+    assert b"\r\n\r\nRIFF\r\n" in answer.body
+
+
 async def test_a_redirect_is_an_answer_and_is_not_followed(server: Server) -> None:
     assert await ask(server.url, "/moved") == Answer(302, b"elsewhere")
     assert len(server.asked) == 1

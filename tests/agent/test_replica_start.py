@@ -168,6 +168,27 @@ async def test_without_progress_for_its_ready_timeout_it_is_killed(bench: Bench)
     assert not bench.driver.group_alive(bench.driver.newest.identity)
 
 
+async def test_each_step_within_a_stage_is_progress_and_no_transition(bench: Bench) -> None:
+    entry = run_entry(ready_timeout=60)
+    await bench.send(entry)
+    bench.write_log(entry.id, "stage: loading weights\n")
+    await bench.settle()
+    revision = bench.supervisor.revision
+    for shard in (1, 2, 3):
+        await bench.after(50)
+        bench.write_log(entry.id, f"stage: loading weights, {shard} of 30\n")
+        await bench.settle()
+        seen = bench.one()
+        assert (seen.state, seen.stage, seen.progress) == (
+            ReplicaState.STARTING,
+            "loading weights",
+            f"{shard} of 30 shards",
+        )
+    assert bench.supervisor.revision == revision, "a gauge moves without a new revision"
+    await bench.after(60)
+    assert bench.one().failure == "not ready, and no progress for 60 s (loading weights, 3 of 30 shards)"
+
+
 async def test_an_engine_that_answers_wrongly_gets_a_short_grace(bench: Bench) -> None:
     bench.prober.answers |= {HEALTH.path: OK, TOKEN.path: WRONG}
     await bench.send(run_entry())

@@ -26,7 +26,7 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    for command in ("validate", "plan", "apply", "run", "status", "lock", "agent", "explain", "schema"):
+    for command in ("validate", "fit", "plan", "apply", "run", "status", "lock", "agent", "explain", "schema", "init"):
         assert command in done.stdout
 
 
@@ -113,3 +113,9 @@ def test_an_invalid_commit_shows_every_finding_and_does_nothing(tmp_path: Path) 
         assert "yaml/type" in done.stderr
         assert "cluster/models/tiny.yaml:9:1" in done.stderr
     assert site.processes() == []
+
+
+def test_a_closed_stdout_ends_without_a_traceback() -> None:
+    command = f"{sys.executable} -c 'from reconciler.cli.main import main; main()' schema >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # `>&-` is the shell's
+    assert "Traceback" not in done.stderr

@@ -1,7 +1,9 @@
 """Golden transcripts: a file of commands and what a person sees, one file a story.
 
 `$ reconciler …` runs the real command, `$ edit FILE: before -> after` changes a file, `$ remove FILE` removes one,
-`$ commit MESSAGE` commits, `$ kill engines` kills every engine. What varies from run to run is written as <words>.
+`$ commit MESSAGE` commits, `$ kill engines` kills every engine, `$ export NAME=VALUE` sets a variable.
+`$ write FILE: text` writes a file, in which <elsewhere> is somebody else's API; `$ provide NAME…` says what that serves
+for KEY. What varies from run to run is written as <words>.
 `pytest --rewrite` writes what is seen now; read the difference before committing it.
 """
 
@@ -16,6 +18,7 @@ import pytest
 
 from tests.conftest import compare
 from tests.e2e.site import Site, wait_until
+from tests.provider import Provider, provider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +26,17 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent / "transcripts"
 STORIES = sorted(HERE.glob("*.txt"))
 
+KEY = "sk-0123456789"
+
 VARYING = (
     (r"\b[0-9a-f]{40}\b", "<commit>"),
-    (r"(commit|HEAD is|plan|with) [0-9a-f]{7,8}\b", r"\1 <id>"),
+    (r"(commit|HEAD is|plan|with|and) [0-9a-f]{7,8}\b", r"\1 <id>"),
+    (r"on \d{4}-\d\d-\d\d at \d\d:\d\d", "<when>"),
     (r"@[0-9a-f]{8}", "@<id>"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d", "<time>"),
     (r"(?<= )\d+:\d\d\b", "<m:ss>"),
-    (r"\b\d+\.\d+ s\b", "<s>"),
+    (r"\b(\d+ min )?\d+(\.\d+)? s\b", "<s>"),
+    (r"\(tester, [^)]*\)", "(tester, <age>)"),
     (r"\bpid \d+", "pid <n>"),
     (r"127\.0\.0\.1:\d+", "<address>"),
 )
@@ -44,10 +51,16 @@ def machine(tmp_path: Path) -> Iterator[Site]:
     assert site.clear() == []
 
 
+@pytest.fixture
+def elsewhere() -> Iterator[Provider]:
+    with provider() as running:
+        yield running
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_transcript(story: Path, machine: Site, *, rewrite: bool) -> None:
-    seen = "\n".join(perform(machine, line) for line in commands(story.read_text("utf-8"))) + "\n"
+def test_transcript(story: Path, machine: Site, elsewhere: Provider, *, rewrite: bool) -> None:
+    seen = "\n".join(perform(machine, elsewhere, line) for line in commands(story.read_text("utf-8"))) + "\n"
     compare(story, seen, rewrite=rewrite)
 
 
@@ -60,7 +73,7 @@ def commands(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(("$ ", "# "))]
 
 
-def perform(site: Site, line: str) -> str:
+def perform(site: Site, elsewhere: Provider, line: str) -> str:
     """Do one line; the line and what a person sees."""
     if line.startswith("# "):
         return line
@@ -75,6 +88,8 @@ def perform(site: Site, line: str) -> str:
             before, after = change.split(" -> ")
             assert before in site.read(name), f"{name} does not say {before}"
             site.write(name, site.read(name).replace(before, after.replace("\\n", "\n")))
+        case "write" | "provide" | "export":
+            arrange(site, elsewhere, verb, rest)
         case "remove":
             (site.root / rest).unlink()
         case "commit":
@@ -86,6 +101,18 @@ def perform(site: Site, line: str) -> str:
         case _:
             raise AssertionError(f"no such verb: {verb}")
     return line
+
+
+def arrange(site: Site, elsewhere: Provider, verb: str, rest: str) -> None:
+    """What a story needs besides files that are there."""
+    match verb:
+        case "write":
+            name, _, text = rest.partition(": ")
+            site.write(name, text.replace("\\n", "\n").replace("<elsewhere>", elsewhere.url) + "\n")
+        case "provide":
+            elsewhere.serves(*rest.split(), key=KEY)
+        case _:
+            name, _, site.env[name] = rest.partition("=")
 
 
 def settle(text: str, site: Site) -> str:

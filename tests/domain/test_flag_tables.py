@@ -41,7 +41,8 @@ FIELDS = {
         (Engine.LLAMACPP, "b11549", "11549", True),
         (Engine.LLAMACPP, "2026.10.11549", "11549", True),
         (Engine.LLAMACPP, "11434", "10229", False),
-        (Engine.COMFYUI, "0.3", "none", False),
+        (Engine.COMFYUI, "0.3", "0.38", False),
+        (Engine.COMFYUI, "v0.38.1", "0.38", False),
     ],
 )
 def test_the_nearest_version_not_above_the_one_asked_for(
@@ -56,7 +57,7 @@ def test_the_nearest_version_not_above_the_one_asked_for(
 def test_a_table_says_how_it_was_obtained(engine: Engine, version: str) -> None:
     obtained = flag_table(engine, version).source.obtained
 
-    by_public_files = engine is Engine.TRTLLM
+    by_public_files = engine in {Engine.TRTLLM, Engine.COMFYUI}
     assert obtained.startswith("from public files" if by_public_files else "parsed by the real program")
 
 
@@ -80,7 +81,7 @@ def test_a_flag_is_in_itself_consistent(engine: Engine, version: str) -> None:
 
 
 def test_every_mark_is_of_a_flag_that_some_version_has() -> None:
-    for engine in (Engine.VLLM, Engine.SGLANG, Engine.TRTLLM, Engine.LLAMACPP):
+    for engine in Engine:
         marks, known = MARKS[engine], set[str]()
         for version in known_versions(engine):
             known |= set(flag_table(engine, version).by_spelling)

@@ -61,13 +61,16 @@ class Site:
 
     root: Path
     env: dict[str, str] = field(default_factory=dict)
+    patience: float = COMMAND_TIMEOUT
+    """Seconds that one command may take."""
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         keep = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "RECONCILER_"))}
         identity = {f"GIT_{who}_{what}": "tester" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         quiet = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-        self.env = keep | identity | quiet | {"RECONCILER_STATE_DIR": str(self.state)}
+        places = {"RECONCILER_STATE_DIR": str(self.state), "RECONCILER_CACHE_DIR": str(self.root / "cache")}
+        self.env = keep | identity | quiet | places
         self.git("init", "-q", "-b", "main")
         write_tiny_gguf(self.weights)
         self.write("cluster/cluster.yaml", CLUSTER.format(fleet="test"))
@@ -123,7 +126,7 @@ class Site:
     def run(self, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments)
         try:
-            out, err = process.communicate(timeout=COMMAND_TIMEOUT)
+            out, err = process.communicate(timeout=self.patience)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()

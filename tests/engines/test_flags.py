@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def test_flags_that_move_memory_unseen_by_sizing_are_named() -> None:
 
 
 def test_of_an_engine_without_a_table_nothing_is_said() -> None:
-    table = flag_table(Engine.COMFYUI)
+    table = replace(flag_table(Engine.COMFYUI), flags=(), by_spelling={})
 
     assert not table.known
     assert read_args(table, ["--whatever", "1"]) == ReadArgs((), ())

@@ -13,7 +13,7 @@ import pytest
 from reconciler.agent.probes import Prober
 from reconciler.domain.model_spec import Engine
 from reconciler.engines.base import Health, InFlight
-from reconciler.engines.registry import launchable, support
+from reconciler.engines.registry import support
 from tests.agent.engine_process import PROGRAMS, free_port, started, wait_until
 from tests.conftest import compare
 from tests.engines.declarations import CASES, a_declaration, a_site
@@ -71,11 +71,6 @@ def test_a_comma_in_a_path_does_not_make_two_adapters() -> None:
     assert arguments[arguments.index("--lora") + 1] == '"/a,b/sql.gguf","/a,b/chat.gguf"'
 
 
-def test_only_engines_with_a_module_are_launchable() -> None:
-    assert launchable() == (Engine.LLAMACPP,)
-    assert [kind for kind in Engine if support(kind) is not None] == [Engine.LLAMACPP]
-
-
 def test_it_is_killed_after_it_was_asked_twice() -> None:
     stop = llamacpp().stop
     assert timedelta() < stop.repeat_after < stop.kill_after
@@ -127,7 +122,7 @@ def test_the_real_program_takes_the_command_line_and_gets_ready(
         verdicts = anyio.run(judge_all, declaration, launch.url)
         assert [verdict.health for verdict in verdicts] == [Health.OK] * 3, verdicts
         assert anyio.run(read_load, launch.url) == InFlight(running=0, waiting=0)
-        stages = [stage for line in engine.log().splitlines() if (stage := llamacpp().read_stage(line))]
+        stages = [step.stage for line in engine.log().splitlines() if (step := llamacpp().read_progress(line))]
         assert stages == ["loading weights", "warming up", "opening slots", "loaded"]
         slots = engine.request("/slots")[1].decode()
         assert slots.count('"id"') == (declaration.max_concurrency or 1)

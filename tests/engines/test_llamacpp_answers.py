@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from reconciler.domain.model_spec import Task
 from reconciler.engines.base import Answer, Health, InFlight, Probe
-from reconciler.engines.llamacpp_answers import HEALTH, METRICS, MODELS, judge, question, read_load
+from reconciler.engines.llamacpp_answers import HEALTH, METRICS, judge, read_load
+from reconciler.engines.openai_answers import MODELS, question
 from tests.engines.declarations import CASES, a_declaration
 
 TOKEN, EMBEDDING, SCORE = (question(a_declaration(task=task)) for task in (Task.GENERATE, Task.EMBED, Task.RERANK))

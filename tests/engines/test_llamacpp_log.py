@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.llamacpp_log import read_failure, read_stage
+from reconciler.engines.llamacpp_log import read_failure, read_progress
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -53,13 +53,13 @@ def test_the_reason_of_an_end_is_one_sentence(name: str, reason: str) -> None:
 
 @pytest.mark.parametrize("name", ["server-good", "wheel-good"])
 def test_a_good_start_is_told_by_stages_and_has_no_reason(name: str) -> None:
-    stages = [stage for line in log(name).splitlines() if (stage := read_stage(line))]
+    stages = [step.stage for line in log(name).splitlines() if (step := read_progress(line))]
     assert stages == ["loading weights", "warming up", "opening slots", "loaded"]
     assert read_failure(log(name)) is None
 
 
 def test_every_kept_log_is_read_by_a_test() -> None:
-    assert {path.stem for path in LOGS.iterdir()} == REASONS.keys() | {"server-good", "wheel-good"}
+    assert {path.stem for path in LOGS.glob("*.txt")} == REASONS.keys() | {"server-good", "wheel-good"}
 
 
 @pytest.mark.parametrize(

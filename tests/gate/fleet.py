@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from reconciler.domain.finding import Finding
 
 
+COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
+SOURCE = f"hf:org/llama@{COMMIT}"
+
+
 def a_node(name: str, gpu_class: str | None = "h100-80gb", count: int = 8, **fields: Any) -> Node:
     groups = () if gpu_class is None else (GpuGroup.model_validate({"class": gpu_class, "count": count}),)
     return Node(name, "pool", Where("nodes/pool.yaml", ("nodes", 0)), groups, **fields)
@@ -27,9 +31,7 @@ def a_model(name: str = "llama", *profiles: dict[str, Any], **fields: Any) -> Mo
     written = [
         {"name": f"p{number}", "engine": "vllm", "gpu_class": "h100-80gb", **one} for number, one in enumerate(profiles)
     ]
-    return ModelSpec.model_validate(
-        {"name": name, "source": "hf:org/llama@v1", "context": 8192, "profiles": written, **fields}
-    )
+    return ModelSpec.model_validate({"name": name, "source": SOURCE, "context": 8192, "profiles": written, **fields})
 
 
 VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.23", "llamacpp": "11549"}
@@ -40,7 +42,7 @@ def a_fleet(models: Iterable[ModelSpec] = (), nodes: Iterable[Node] = (), shape:
     """Models on nodes, each with a lock of this shape."""
     listed = tuple(models)
     where = {model.name: Where(f"models/{model.name}.yaml") for model in listed}
-    lock = Lock.model_validate_json(lock_text({"shape": shape}, "source: hf:org/llama@v1"))
+    lock = Lock.model_validate_json(lock_text({"shape": shape, "revision": COMMIT}, f"source: {SOURCE}"))
     fleet = FleetSpec.model_validate({"name": "prod", "defaults": {"engine_versions": VERSIONS}})
     return Desired(fleet, tuple(nodes), listed, dict.fromkeys(where, lock), where)
 

@@ -1,9 +1,11 @@
 """Cases as files: a small cluster directory and every finding it must yield, for both sides of each rule.
 
-`groups` names the rules a case is about; findings of other groups do not concern it. `at` is file:line:column,
-`message` and `hint` are fragments (`hint: null`: there is none), `valid` is exact, and null where it is not written.
+`groups` names the rules a case is about, a whole group or one rule; findings of others do not concern it. `at` is
+file:line:column, `message` and `hint` are fragments (`hint: null`: there is none), `valid` is exact, and null where it
+is not written.
 `passes` names rules that the case shows the other side of: they have something to judge and refuse nothing.
-A file in locks/ may be written as the name of a shape (see `tests/gate/locks.py`).
+A file in locks/ may be written as the name of a shape (see `tests/gate/locks.py`). `base` changes files, as the case
+does, for a tree to compare with; null is a file that it does not have.
 """
 
 from __future__ import annotations
@@ -28,13 +30,19 @@ def cases() -> list[Any]:
     for path in sorted(CASES.glob("*.yaml")):
         shared = YAML(typ="safe").load(path.read_text("utf-8"))
         for case in shared["cases"]:
-            merged = {**shared["files"], **case["files"]}
-            files = {name: text for name, text in merged.items() if text is not None}
+            files = merged(shared["files"], case["files"])
+            base = texts(merged(shared["files"], case["files"], case["base"])) if "base" in case else None
             groups = tuple(case.get("groups", shared["groups"]))
             passes = tuple(case.get("passes", ()))
             named = f"{path.stem}: {case['about']}"
-            found.append(pytest.param(groups, texts(files), passes, case["findings"], id=named))
+            found.append(pytest.param(groups, texts(files), passes, case["findings"], base, id=named))
     return found
+
+
+def merged(*files: dict[str, Any]) -> dict[str, Any]:
+    """Files of which the later win; null takes one away."""
+    together = {name: text for each in files for name, text in each.items()}
+    return {name: text for name, text in together.items() if text is not None}
 
 
 def texts(files: dict[str, Any]) -> dict[str, str]:
@@ -46,11 +54,16 @@ def texts(files: dict[str, Any]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("groups", "files", "passes", "expected"), cases())
+@pytest.mark.parametrize(("groups", "files", "passes", "expected", "base"), cases())
 def test_case(
-    groups: tuple[str, ...], files: dict[str, str], passes: tuple[str, ...], expected: list[dict[str, Any]]
+    groups: tuple[str, ...],
+    files: dict[str, str],
+    passes: tuple[str, ...],
+    expected: list[dict[str, Any]],
+    base: dict[str, str] | None,
 ) -> None:
-    seen = [each for each in judged(files).findings if each.rule.startswith(tuple(f"{group}/" for group in groups))]
+    about = tuple(group if "/" in group else f"{group}/" for group in groups)
+    seen = [each for each in judged(files, base).findings if each.rule.startswith(about)]
 
     assert [summary(each) for each in seen] == [asked(each) for each in expected]
     for finding, wanted in zip(seen, expected, strict=True):

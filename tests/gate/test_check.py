@@ -82,11 +82,11 @@ def test_a_count_that_is_said_to_pass_passes_and_no_other_does(
 
 
 def test_a_gpu_count_of_one_is_meant_where_none_is_written() -> None:
-    assert found([a_model("llama", {})], [a_node("gpu-01", count=1)]) == ()
+    assert found([a_model("llama", {})], [a_node("gpu-01", count=2)]) == ()
 
 
 def test_lines_come_from_the_loader() -> None:
-    desired = a_fleet([a_model("llama", {"gpus": 9})], [a_node("gpu-01")])
+    desired = a_fleet([a_model("llama", {"gpus": 10})], [a_node("gpu-01")])
     asked = []
 
     def locate(where: Where) -> tuple[int, int]:

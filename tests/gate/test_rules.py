@@ -24,13 +24,17 @@ NOW = {
         *("attention-split", "kv-split", "kv-replicated", "vocab-split", "mlp-split", "experts-split", "quant-group"),
         *("vision-split", "recurrent-split", "pipeline-layers", "parallel-product"),
     },
-    "context": {"beyond-trained"},
+    "memory": {"weights", "request", "pool", "tight", "host-ram", "startup-slack", "share", "unknown"},
+    "context": {"beyond-trained", "slots"},
     "args": {"managed-flag", "unknown-flag", "removed-flag", "wrong-form"},
-    "lock": {"missing"},
+    "lock": {"missing", "stale", "revision-unpinned", "template-changed", "licence"},
+    "security": {"remote-code", "advisory", "plain-http", "plain-secret", "env", "engine-exposed"},
     "inventory": {
         *("unknown-class", "node-too-small", "gpus-range", "single-gpu-engine", "cpu-profile", "mig", "unsupported"),
+        *("overcommitted", "mixed-cards", "fabric"),
     },
-    "refs": {"fallback-missing", "fallback-cycle", "adapter-duplicate", "alias-collision"},
+    "rollout": {"no-surge-room", "outage", "limits"},
+    "refs": {"fallback-missing", "fallback-cycle", "adapter-duplicate", "adapter-architecture", "alias-collision"},
     "yaml": {
         *("syntax", "duplicate-key", "unknown-field", "type", "empty", "alias", "directive", "tag", "too-large"),
         *("too-deep", "not-a-file", "name-mismatch", "duplicate-name"),
@@ -103,7 +107,7 @@ def test_the_banned_words_are_found(text: str) -> None:
     assert banned_words(text)
 
 
-PLANNED = {"inventory/overcommitted", "rollout/failed", "rollout/limits", "rollout/no-surge-room"}
+PLANNED = {"rollout/failed", "rollout/protected", "rollout/nodes-vanished"}
 """What the planner finds with the fleet before it; only its words are here."""
 
 

@@ -54,7 +54,7 @@ def test_gpus_are_the_lowest_neighbours(held: tuple[int, ...], gpus: int, chosen
     node = a_node("n1")
     seat = seat_of(room_of([node], heard(node, *holding("n1", *held))), gpus=gpus)
     assert seat is not None
-    assert [gpu.index for gpu in seat.gpus] == chosen
+    assert [gpu.index for gpu in seat.shards[0].gpus] == chosen
 
 
 def test_the_fullest_node_with_room_is_taken() -> None:
@@ -62,7 +62,7 @@ def test_the_fullest_node_with_room_is_taken() -> None:
     seen = [heard(nodes[1], *holding("n2", 0, 1, 2, 3, 4)), heard(nodes[2], *holding("n3", 0, 1, 2, 3, 4, 5, 6))]
     seat = seat_of(room_of(nodes, *seen), gpus=2)
     assert seat is not None
-    assert seat.node == "n2"
+    assert seat.nodes == ("n2",)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_is_given_back_can_be_given_again() -> None:
     room = room_of([node])
     seat = seat_of(room, gpus=2)
     assert seat is not None
-    room.take("n1", seat.holding("x", "m/0", "m"))
+    seat.take(room, "x", "m/0", "m")
     assert seat_of(room, gpus=1) is None
     copy = room.copy()
     assert copy.release("n1", "x") is not None
@@ -126,7 +126,8 @@ def test_best_fit_is_what_looking_at_every_node_finds(shapes: list[tuple[int, in
         assert seat is None
         return
     assert seat is not None
-    assert seat.node == fitting[0][1]
-    assert len({gpu.uuid for gpu in seat.gpus}) == gpus
-    used = shapes[int(seat.node[1:])][1]
-    assert all(gpu.index >= used and gpu.uuid == uuid(seat.node, gpu.index) for gpu in seat.gpus)
+    (shard,) = seat.shards
+    assert shard.node == fitting[0][1]
+    assert len({gpu.uuid for gpu in shard.gpus}) == gpus
+    used = shapes[int(shard.node[1:])][1]
+    assert all(gpu.index >= used and gpu.uuid == uuid(shard.node, gpu.index) for gpu in shard.gpus)

@@ -63,3 +63,24 @@ def test_an_engine_that_no_node_has_is_the_thing_to_install() -> None:
     refusal = refuse(room, demands(desired, spec))
     assert refusal.hint == "install vllm where it is to run"
     assert refusal.shortage == "no node has 1 h100-80gb free that could take it (n1 lacks vllm)"
+
+
+def test_a_replica_over_several_nodes_is_told_how_many_have_room() -> None:
+    spec = a_model(gpus=4, profile={"nodes": 3})
+    nodes = [a_node(f"n{index}", gpus=4) for index in range(3)]
+    desired = a_desired([spec], nodes)
+    seen = [heard(nodes[0], a_replica(OTHER, 0, "n0", [0, 1, 2])), heard(nodes[1]), heard(nodes[2])]
+    room = build_room(nodes, [stock(desired, each) for each in seen], FLEET, lambda _: (0.0, 0))
+    refusal = refuse(room, demands(desired, spec))
+    assert refusal.shortage == "3 nodes with 4 h100-80gb free each are needed, and 2 have room (n1, n2)"
+    assert refusal.message.startswith("it needs 4 h100-80gb on each of 3 nodes; n1 has 4 of 4 free")
+
+
+def test_nodes_with_room_on_different_fabrics_are_no_room() -> None:
+    spec = a_model(gpus=4, profile={"nodes": 2})
+    nodes = [a_node(f"n{index}", gpus=4, labels={"fabric": fabric}) for index, fabric in enumerate("aab")]
+    desired = a_desired([spec], nodes)
+    seen = [heard(nodes[0], a_replica(OTHER, 0, "n0", [0, 1, 2])), heard(nodes[1]), heard(nodes[2])]
+    room = build_room(nodes, [stock(desired, each) for each in seen], FLEET, lambda _: (0.0, 0))
+    shortage = refuse(room, demands(desired, spec)).shortage
+    assert shortage == "2 nodes have 4 h100-80gb free, and no 2 of them on one fabric"

@@ -1,26 +1,44 @@
 """Case files: a fleet as YAML, and the plan, the orders and the whole course of the rollout as text.
 
 `models` and `nodes` take what `tests.builders` takes. A replica is `{slot, gpus, state, for, was}` under its node:
-`was` overrides what its model says now, and so makes it outdated. `unreachable` nodes say what they last said.
+`was` overrides what its model says now, and so makes it outdated; `parts` are the GPUs of all its nodes where it has
+several, and it is written under each that reports it. `unreachable` nodes say what they last said.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
 from reconciler.domain.assignment import RunEntry
+from reconciler.domain.fleet_spec import GpuGroup
 from reconciler.domain.intent import IntentKind
-from reconciler.domain.observed import ForeignProcess, LoadTime, ReplicaState
+from reconciler.domain.observed import FailedLaunch, FailedStarts, ForeignProcess, LoadTime, ReplicaState
 from reconciler.domain.placement import parse_replica_id
 from reconciler.domain.plan import Reason
+from reconciler.domain.roster import Roster, RosterRow
+from reconciler.planning.aim import slots_held
+from reconciler.planning.limits import next_roster
+from reconciler.planning.outlook import NoFigures, foresee
 from reconciler.planning.planner import plan
 from reconciler.views.placement import clock_text, place_text
 from reconciler.views.plan import plan_text
-from tests.builders import FLEET, NOON, a_desired, a_model, a_node, a_replica, an_intent, heard, lost, observation
+from tests.builders import (
+    FLEET,
+    NOON,
+    a_desired,
+    a_model,
+    a_node,
+    a_replica,
+    an_intent,
+    heard,
+    lost,
+    observation,
+    shards_of,
+)
 from tests.planning.lint import lint
 from tests.simulation import Simulation
 
@@ -28,16 +46,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from reconciler.domain.desired import Desired
+    from reconciler.domain.desired import Desired, Node
     from reconciler.domain.intent import Intent
-    from reconciler.domain.observed import NodeObservation, Observation, ObservedReplica
+    from reconciler.domain.observed import NodeObservation, Observation, ObservedReplica, UnreachableNode
     from reconciler.domain.plan import Decision
 
 PASSES = 80
 """More than any case needs; a rollout that takes longer is not converging."""
 
 KEYS = frozenset(
-    ["why", "why_nothing", "fleet", "models", "nodes", "observed", "unreachable", "intents", "only", "fails", "expect"]
+    [
+        "why",
+        "why_nothing",
+        "fleet",
+        "roster",
+        "models",
+        "nodes",
+        "observed",
+        "unreachable",
+        "intents",
+        "only",
+        "fails",
+        "expect",
+    ]
 )
 
 
@@ -52,53 +83,87 @@ class Case:
     intents: tuple[Intent, ...]
     only: str | None
     fails: tuple[str, ...]
-    """Slots whose launches fail in the course."""
+    """Slots whose launches fail in the course, perhaps only with one `context` or number of `gpus`."""
 
-    def decide(self, observed: Observation) -> Decision:
-        """Plan, and hold the plan against the linter."""
-        decision = plan(self.desired, observed, self.intents, NOON, commit="9c2f4e1", tree="t1", only=self.only)
-        assert lint(self.desired, observed, decision, self.only) == []
+    def decide(self, observed: Observation, roster: Roster | None = None, seconds: float = 0.0) -> Decision:
+        """Plan so long after noon, and hold the plan against the linter; `roster` is what earlier passes left."""
+        desired = self.desired if roster is None else replace(self.desired, roster=roster)
+        now = NOON + timedelta(seconds=seconds)
+        decision = plan(desired, observed, self.intents, now, commit="9c2f4e1", tree="t1", only=self.only)
+        holding = [each for each in self.intents if each.is_live(now)]
+        assert lint(desired, observed, decision, self.only, intents=holding) == []
         return decision
 
     def text(self, decision: Decision) -> str:
         """What a person reads."""
-        return plan_text(decision.plan, self.observed, commit_line="commit 9c2f4e1", fleet=FLEET)
+        seen = foresee(self.desired, self.observed, self.intents, NOON, decision.plan, NoFigures())
+        return plan_text(seen, self.observed, commit_line="commit 9c2f4e1", fleet=FLEET)
 
 
 def read(path: Path) -> Case:
     """A case; every key is known, so that a typing mistake does not weaken it."""
     raw = YAML(typ="safe").load(path.read_text("utf-8"))
     assert raw.keys() <= KEYS, f"{raw.keys() - KEYS} of {path.name}"
+    return case_of(raw)
+
+
+def case_of(raw: dict[str, Any]) -> Case:
+    """A case out of what its file says."""
     desired = a_desired(
         [a_model(**each) for each in raw.get("models") or ()],
-        [a_node(**each) for each in raw.get("nodes") or ()],
+        [_listed(each) for each in raw.get("nodes") or ()],
         **(raw.get("fleet") or {}),
     )
     models = {each["name"]: each for each in raw.get("models") or ()}
     reported = raw.get("observed") or {}
     nodes = [_node(desired, name, reported.get(name) or {}, models) for name in _names(desired, reported)]
-    silent = [lost(desired.node_by_name[name], *_replicas(name, each, models)) for name, each in _silent(raw)]
+    if "roster" in raw:
+        rows = {name: RosterRow.model_validate(each) for name, each in raw["roster"].items()}
+        desired = replace(desired, roster=Roster(models=rows))
+    silent = [_lost(desired.node_by_name[name], _replicas(name, each, models), each) for name, each in _silent(raw)]
     return Case(
         why=raw["why"],
         why_nothing=raw.get("why_nothing"),
         desired=desired,
         observed=observation(*(node for node in nodes if node.name not in {each.name for each in silent}), *silent),
-        intents=tuple(an_intent(IntentKind(each.pop("kind")), **each) for each in raw.get("intents") or ()),
+        intents=tuple(_intent(**each) for each in raw.get("intents") or ()),
         only=raw.get("only"),
         fails=tuple(raw.get("fails") or ()),
     )
+
+
+def _intent(kind: str, *, made: float = 0, lasts: float | None = None, **fields: Any) -> Intent:
+    """An intent made so many seconds after noon, which is now, and lasting so many from then."""
+    at = NOON + timedelta(seconds=made)
+    ends = None if lasts is None else at + timedelta(seconds=lasts)
+    return an_intent(IntentKind(kind), created_at=at, expires_at=ends, **fields)
+
+
+def _lost(node: Node, replicas: Sequence[ObservedReplica], raw: dict[str, Any]) -> UnreachableNode:
+    silent_for = timedelta(seconds=raw["silent_for"]) if "silent_for" in raw else None
+    return lost(node, *replicas).model_copy(update={"silent_for": silent_for})
+
+
+def _listed(raw: dict[str, Any]) -> Node:
+    """A node of the inventory; `groups` where its GPUs are of several classes."""
+    groups = tuple(GpuGroup.model_validate(group) for group in raw.get("groups") or ())
+    return a_node(**(raw | {"groups": groups} if groups else raw))
 
 
 def course(case: Case) -> list[str]:
     """Obey, let time pass, plan again, until there is nothing left to do: what was done when, and how it ended."""
     simulation = Simulation.of(case.observed, fails=lambda entry: _failure(case, entry))
     lines: list[str] = []
+    roster = case.desired.roster
     for _ in range(PASSES):
-        decision = case.decide(simulation.observe())
+        observed = simulation.observe()
+        decision = case.decide(observed, roster, simulation.now)
+        roster = next_roster(replace(case.desired, roster=roster), slots_held(case.desired, observed))
         lines += [f"{clock_text(simulation.now)}  {line}" for line in simulation.obey(decision)]
         due = any(orders.changes_something for orders in decision.orders.values())
-        if not due and not simulation.pass_time(decision.look_again_in):
-            return [*lines, f"{clock_text(simulation.now)}  {_ending(case, simulation, decision)}"]
+        times = [each for each in (decision.look_again_in, decision.expires_in) if each is not None]
+        if not due and not simulation.pass_time(min(times, default=None)):
+            return [*lines, f"{clock_text(simulation.now)}  {_ending(case, simulation, decision, roster)}"]
     raise AssertionError("it does not come to an end")
 
 
@@ -119,9 +184,9 @@ def orders_text(decision: Decision) -> list[str]:
     return lines
 
 
-def _ending(case: Case, simulation: Simulation, decision: Decision) -> str:
+def _ending(case: Case, simulation: Simulation, decision: Decision, roster: Roster) -> str:
     """How it ended; and planning again changes nothing."""
-    again = case.decide(simulation.observe())
+    again = case.decide(simulation.observe(), roster, simulation.now)
     assert again.plan.digest == decision.plan.digest
     assert simulation.obey(again) == []
     if decision.settled:
@@ -135,7 +200,9 @@ def _ending(case: Case, simulation: Simulation, decision: Decision) -> str:
 
 
 def _failure(case: Case, entry: RunEntry) -> str | None:
-    return "out of memory" if f"{entry.model}/{entry.ordinal}" in case.fails else None
+    slot, declared = f"{entry.model}/{entry.ordinal}", entry.declaration
+    named = {slot, f"{slot} context {declared.context}", f"{slot} gpus {declared.gpus}"}
+    return "out of memory" if named & set(case.fails) else None
 
 
 def _names(desired: Desired, reported: dict[str, Any]) -> list[str]:
@@ -162,7 +229,19 @@ def _node(desired: Desired, name: str, raw: dict[str, Any], models: dict[str, An
         fields["foreign"] = (ForeignProcess(pid=4242, command="python train.py", gpus=held),)
     if "load_times" in raw:
         fields["load_times"] = tuple(LoadTime(model=model, seconds=s) for model, s in raw["load_times"].items())
+    if "failed_starts" in raw:
+        in_a_row, last_for = raw["failed_starts"]
+        fields["failed_starts"] = FailedStarts(in_a_row=in_a_row, last_for=timedelta(seconds=last_for))
+    fields["failed_launches"] = tuple(_failed(each, models) for each in raw.get("failed") or ())
     return heard(node, *_replicas(name, raw, models), gpus=gpus, **fields)
+
+
+def _failed(raw: dict[str, Any], models: dict[str, Any]) -> FailedLaunch:
+    """A launch that the agent remembers, as what its model says now or, with `was`, said then."""
+    entry = _replica("n", {"slot": raw["slot"], "was": raw.get("was", {})}, models).entry
+    return FailedLaunch(
+        model=entry.model, ordinal=entry.ordinal, digest=entry.digest, retry=raw.get("retry"), failure="out of memory"
+    )
 
 
 def _replicas(node: str, raw: dict[str, Any], models: dict[str, Any]) -> Sequence[ObservedReplica]:
@@ -170,7 +249,7 @@ def _replicas(node: str, raw: dict[str, Any], models: dict[str, Any]) -> Sequenc
 
 
 def _replica(node: str, raw: dict[str, Any], models: dict[str, Any]) -> ObservedReplica:
-    known = {"slot", "gpus", "state", "for", "was", "entry", "seen"}
+    known = {"slot", "gpus", "parts", "state", "for", "was", "entry", "seen"}
     assert raw.keys() <= known, f"{raw.keys() - known} of {raw['slot']}"
     name, ordinal = parse_replica_id(f"{raw['slot']}@00000000")
     model = a_model(**({"name": name} | models.get(name, {}) | raw.get("was", {})))
@@ -178,4 +257,7 @@ def _replica(node: str, raw: dict[str, Any], models: dict[str, Any]) -> Observed
     if "for" in raw:
         fields["state_for"] = timedelta(seconds=raw["for"])
     state = ReplicaState(raw.get("state", "ready"))
-    return a_replica(model, ordinal, node, raw.get("gpus") or (), state, entry=raw.get("entry"), **fields)
+    entry = dict(raw.get("entry") or {})
+    if "parts" in raw:
+        entry["shards"] = tuple(shard for name, gpus in raw["parts"].items() for shard in shards_of(name, gpus))
+    return a_replica(model, ordinal, node, raw.get("gpus") or (), state, entry=entry, **fields)

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.assignment import RunEntry, StopEntry
 from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import replica_id
 from reconciler.domain.plan import Action
+from tests.planning.lint_guards import LEAVING, guards, preempted, preemptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from reconciler.domain.desired import Desired, Node
+    from reconciler.domain.intent import Intent
     from reconciler.domain.observed import Observation, ObservedReplica, ReachableNode
     from reconciler.domain.plan import Change, Decision, NodeOrders
 
-RULES = {"rollout/failed", "rollout/no-surge-room", "rollout/limits", "inventory/overcommitted"}
-_LEAVING = {ReplicaState.DRAINING, ReplicaState.STOPPING}
+RULES = {
+    *("rollout/failed", "rollout/no-surge-room", "rollout/limits", "rollout/protected", "rollout/nodes-vanished"),
+    "inventory/overcommitted",
+}
 
 
-def lint(desired: Desired, observed: Observation, decision: Decision, only: str | None = None) -> list[str]:
-    """Every sentence that is broken."""
+def lint(
+    desired: Desired,
+    observed: Observation,
+    decision: Decision,
+    only: str | None = None,
+    *,
+    intents: Sequence[Intent] = (),
+) -> list[str]:
+    """Every sentence that is broken; `intents` are those that hold."""
     found = [*_slots(desired, observed, decision, only), *_floors(desired, observed, decision)]
     found += [*_budgets(desired, observed, decision), *_pairs(desired, observed, decision)]
+    found += [*guards(desired, observed, decision, intents), *preemptions(desired, observed, decision)]
     for change in decision.plan.changes:
         found += _change(change)
     found += [f"{each.rule} is no rule" for each in decision.plan.blocked if each.rule not in RULES]
@@ -43,12 +55,14 @@ def _slots(desired: Desired, observed: Observation, decision: Decision, only: st
     wanted = {f"{model.name}/{ordinal}" for model in desired.models for ordinal in range(model.replicas)}
     lasts = [*observed.reachable, *(node.last for node in observed.unreachable if node.last is not None)]
     entries = [replica.entry for node in lasts for replica in node.replicas]
-    wanted |= {f"{entry.model}/{entry.ordinal}" for entry in entries if entry.fleet == desired.fleet.name}
+    wanted |= {f"{desired.model_of(entry)}/{entry.ordinal}" for entry in entries if entry.fleet == desired.fleet.name}
     wanted = {slot for slot in wanted if only is None or slot.rpartition("/")[0] == only}
     seen = Counter(change.replica for change in decision.plan.changes)
     yield from (f"{slot} stands {count} times" for slot, count in seen.items() if count != 1)
     yield from (f"{slot} is missing" for slot in wanted - seen.keys())
-    yield from (f"{slot} is no slot" for slot in seen.keys() - wanted)
+    highest = {model.name: max(model.replicas, model.scaling.max or 0) for model in desired.models}
+    extra = {slot for slot in seen.keys() - wanted if int(slot.rpartition("/")[2]) >= highest[slot.rpartition("/")[0]]}
+    yield from (f"{slot} is no slot" for slot in extra)
     order = [(change.model, int(change.replica.rpartition("/")[2])) for change in decision.plan.changes]
     if order != sorted(order):
         yield "changes are not sorted by model and ordinal"
@@ -89,7 +103,7 @@ def _orders(desired: Desired, node: ReachableNode, orders: NodeOrders) -> Iterat
     for entry in orders.entries:
         held = ours.get(entry.id)
         if isinstance(entry, StopEntry):
-            changes |= held is not None and held.state not in _LEAVING
+            changes |= held is not None and held.state not in LEAVING
             if held is None:
                 yield f"{node.name} stops {entry.id}, which it does not hold"
         elif held is None:
@@ -104,14 +118,24 @@ def _orders(desired: Desired, node: ReachableNode, orders: NodeOrders) -> Iterat
 
 
 def _kept(node: ReachableNode, entry: RunEntry, held: ObservedReplica) -> Iterator[str]:
-    if held.state in _LEAVING:
+    if held.state in LEAVING:
         yield f"{node.name} keeps {entry.id}, which is stopping"
     if entry == held.entry:
         return
-    if entry.placement != held.entry.placement or entry.declaration != held.entry.declaration:
+    told = _without_live_adapters(entry), _without_live_adapters(held.entry)
+    if told[0] != told[1]:
         yield f"{node.name} changes {entry.id} under its feet"
-    if held.state is not ReplicaState.FAILED or entry.attempt != held.entry.attempt + 1:
+    elif entry.declaration != held.entry.declaration and entry.attempt == held.entry.attempt:
+        return  # only its adapters are others
+    is_part = len(entry.placement.shards) > 1  # of one that failed elsewhere
+    if (held.state is not ReplicaState.FAILED and not is_part) or entry.attempt != held.entry.attempt + 1:
         yield f"{node.name} launches {entry.id} again though it has not failed"
+
+
+def _without_live_adapters(entry: RunEntry) -> tuple[Any, ...]:
+    declared = entry.declaration
+    live = declared.engine in {"vllm", "sglang"} and bool(declared.adapters)
+    return entry.placement, declared.model_copy(update={"adapters": "live"}) if live else declared
 
 
 def _fresh(desired: Desired, node: ReachableNode, fresh: list[RunEntry]) -> Iterator[str]:
@@ -119,13 +143,15 @@ def _fresh(desired: Desired, node: ReachableNode, fresh: list[RunEntry]) -> Iter
     listed = desired.node_by_name.get(node.name)
     if fresh and (listed is None or listed.drain):
         yield f"{node.name} starts something, though it is drained or not in the inventory"
-    taken = Counter(uuid for replica in node.replicas for uuid in replica.entry.placement.gpu_uuids)
+    held = [replica.entry.placement for replica in node.replicas]
+    taken = Counter(uuid for placement in held for uuid in placement.gpu_uuids)
     for entry in fresh:
         yield from _identity(entry)
         if node.engines and entry.declaration.engine not in node.engines:
             yield f"{node.name} has no {entry.declaration.engine} for {entry.id}"
-        taken.update(entry.placement.gpu_uuids)
-        for uuid in entry.placement.gpu_uuids:
+        uuids = [gpu.uuid for shard in entry.placement.shards if shard.node == node.name for gpu in shard.gpus]
+        taken.update(uuids)
+        for uuid in uuids:
             yield from (f"{entry.id} is given {uuid}, {why}" for why in _unfit(node, listed, entry, uuid))
             if taken[uuid] > 1:
                 yield f"{entry.id} is given {uuid}, which another holds"
@@ -138,8 +164,10 @@ def _identity(entry: RunEntry) -> Iterator[str]:
     mark = replica_id(entry.model, entry.ordinal, entry.digest, entry.restart, entry.intent, shards)
     if entry.id != mark or entry.placement.id != mark or entry.digest != entry.declaration.launch_digest():
         yield f"{entry.id} is not the id of what it runs"
-    if len(entry.placement.gpu_uuids) != entry.declaration.gpus:
+    if any(len(shard.gpus) != entry.declaration.gpus for shard in shards):
         yield f"{entry.id} is given {len(entry.placement.gpu_uuids)} GPUs"
+    if len({shard.node for shard in shards}) != entry.declaration.nodes:
+        yield f"{entry.id} is given {len(shards)} nodes"
 
 
 def _unfit(node: ReachableNode, listed: Node | None, entry: RunEntry, uuid: str) -> Iterator[str]:
@@ -169,10 +197,11 @@ def _floors(desired: Desired, observed: Observation, decision: Decision) -> Iter
     stopped = {
         entry.id for orders in decision.orders.values() for entry in orders.entries if isinstance(entry, StopEntry)
     }
+    stopped -= preempted(decision)
     serving: dict[str, list[ObservedReplica]] = defaultdict(list)
-    for _, replica in observed.replicas():
+    for replica in _whole(observed):
         if replica.state is ReplicaState.READY and replica.entry.fleet == desired.fleet.name:
-            serving[replica.entry.model].append(replica)
+            serving[desired.model_of(replica.entry)].append(replica)
     for name, replicas in serving.items():
         model = desired.model_by_name.get(name)
         if model is None or not any(replica.id in stopped for replica in replicas):
@@ -183,7 +212,7 @@ def _floors(desired: Desired, observed: Observation, decision: Decision) -> Iter
             replica.entry.ordinal
             for node in observed.unreachable
             for replica in (node.last.replicas if node.last else ())
-            if replica.entry.model == name and replica.entry.fleet == desired.fleet.name
+            if desired.model_of(replica.entry) == name and replica.entry.fleet == desired.fleet.name
         }
         floor = model.replicas - away - sum(1 for ordinal in unknown if ordinal < model.replicas)
         available = [replica for replica in replicas if replica.state_for >= policy.min_ready]
@@ -195,19 +224,19 @@ def _floors(desired: Desired, observed: Observation, decision: Decision) -> Iter
 def _budgets(desired: Desired, observed: Observation, decision: Decision) -> Iterator[str]:
     """Everything in flight counts: no start beside another replica takes a model above its max_surge."""
     held = _held_by_slot(desired, observed)
-    beside: Counter[str] = Counter()
+    beside: dict[str, set[str]] = defaultdict(set)
     known = {replica.id for replicas in held.values() for replica in replicas}
     for orders in decision.orders.values():
         for entry in orders.entries:
             others = held.get((entry.model, entry.ordinal), []) if isinstance(entry, RunEntry) else []
             broken = any(replica.state in {ReplicaState.FAILED, ReplicaState.UNHEALTHY} for replica in others)
             if isinstance(entry, RunEntry) and entry.id not in known and others and not broken:
-                beside[entry.model] += 1
-    for name, started in beside.items():
+                beside[entry.model].add(entry.id)
+    for name, ids in beside.items():
+        started = len(ids)
         model = desired.model_by_name[name]
-        excess = sum(
-            len(replicas) - (ordinal < model.replicas) for (each, ordinal), replicas in held.items() if each == name
-        )
+        wanted = decision.counts.get(name, model.replicas)  # one that is woken is wanted above its minimum
+        excess = sum(len(replicas) - (ordinal < wanted) for (each, ordinal), replicas in held.items() if each == name)
         if excess + started > desired.policy(model).max_surge:
             yield f"{name} has {excess} replicas in flight, and {started} more start beside others"
 
@@ -217,6 +246,7 @@ def _pairs(desired: Desired, observed: Observation, decision: Decision) -> Itera
     stopped = {
         entry.id for orders in decision.orders.values() for entry in orders.entries if isinstance(entry, StopEntry)
     }
+    taken = preempted(decision)
     for (name, ordinal), replicas in _held_by_slot(desired, observed).items():
         model = desired.model_by_name.get(name)
         if model is None or ordinal >= model.replicas or desired.policy(model).strategy is not Strategy.SURGE:
@@ -227,13 +257,26 @@ def _pairs(desired: Desired, observed: Observation, decision: Decision) -> Itera
             for replica in serving
             if replica.id not in stopped and replica.state_for >= desired.policy(model).min_ready
         ]
-        if any(replica.id in stopped for replica in serving) and not lasting:
+        if any(replica.id in stopped - taken for replica in serving) and not lasting:
             yield f"{name}/{ordinal} is stopped before anything else serves it"
 
 
 def _held_by_slot(desired: Desired, observed: Observation) -> dict[tuple[str, int], list[ObservedReplica]]:
-    found: dict[tuple[str, int], dict[str, ObservedReplica]] = defaultdict(dict)
+    found: dict[tuple[str, int], list[ObservedReplica]] = defaultdict(list)
+    for replica in _whole(observed):
+        if replica.entry.fleet == desired.fleet.name:
+            found[desired.model_of(replica.entry), replica.entry.ordinal].append(replica)
+    return found
+
+
+def _whole(observed: Observation) -> Iterator[ObservedReplica]:
+    """Each replica once: one over several nodes serves when every node that answers says so, since the last did."""
+    parts: dict[str, list[ObservedReplica]] = defaultdict(list)
     for _, replica in observed.replicas():
-        if replica.entry.fleet == desired.fleet.name:  # one over several nodes is reported by each
-            found[replica.entry.model, replica.entry.ordinal][replica.id] = replica
-    return {slot: list(by_id.values()) for slot, by_id in found.items()}
+        parts[replica.id].append(replica)
+    answering = {node.name for node in observed.reachable}
+    for each in parts.values():
+        expected = sum(1 for node in each[0].entry.placement.nodes if node in answering)
+        least = min(each, key=lambda replica: (replica.state is ReplicaState.READY, replica.state_for))
+        complete = len(each) >= expected or least.state is not ReplicaState.READY
+        yield least if complete else least.model_copy(update={"state": ReplicaState.PENDING})

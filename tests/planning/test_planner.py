@@ -10,7 +10,7 @@ import pytest
 from reconciler.domain.assignment import StopEntry
 from reconciler.domain.observed import ReplicaState
 from reconciler.planning.planner import plan
-from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation
+from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation, uuid
 from tests.planning.lint import lint
 
 if TYPE_CHECKING:
@@ -154,3 +154,14 @@ def test_the_more_important_model_gets_the_room(first: dict[str, Any], second: d
     desired = a_desired([a_model("a", gpus=2, **first), a_model("b", gpus=2, **second)], [NODE])
     starts = [change for change in decide(desired, observation(heard(NODE))).plan.acts if change.after is not None]
     assert [change.model for change in starts] == [served]
+
+
+def test_indices_that_swap_change_nothing_and_name_nobody_elses_card() -> None:
+    """gpustack#9 and others: a card is its UUID; after a reboot the indices may be the other way round."""
+    replica = a_replica(MODEL, 0, "n1", [0])
+    gpus = tuple(gpu.model_copy(update={"index": 1 - gpu.index}) for gpu in heard(NODE).gpus)
+    seen = observation(heard(NODE, replica, gpus=gpus))
+    assert decide(a_desired([MODEL], [NODE]), seen).settled
+    (change,) = decide(a_desired([MODEL, a_model("other")], [NODE]), seen).plan.acts
+    assert change.after is not None
+    assert [(gpu.uuid, gpu.index) for shard in change.after.shards for gpu in shard.gpus] == [(uuid("n1", 1), 0)]

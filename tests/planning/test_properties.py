@@ -35,7 +35,7 @@ def decide(fleet: Fleet, observed: Observation | None = None) -> Decision:
     """One plan, held against the linter: promises 3, 4 and 5, and that every slot appears once."""
     seen = fleet.observed if observed is None else observed
     decision = plan(fleet.desired, seen, fleet.intents, NOON, tree="t")
-    assert lint(fleet.desired, seen, decision) == []
+    assert lint(fleet.desired, seen, decision, intents=fleet.intents) == []
     return decision
 
 
@@ -95,9 +95,11 @@ def test_with_room_for_all_it_settles_on_just_what_is_desired(fleet: Fleet) -> N
     assert decision.settled, decision.plan.model_dump_json(indent=1)
     assert not decision.plan.acts
     ready = sorted(
-        f"{replica.entry.model}/{replica.entry.ordinal}"
-        for _, replica in simulation.observe().replicas()
-        if replica.state is ReplicaState.READY
+        {
+            replica.id: f"{replica.entry.model}/{replica.entry.ordinal}"  # once, though each of its nodes reports it
+            for _, replica in simulation.observe().replicas()
+            if replica.state is ReplicaState.READY
+        }.values()
     )
     wanted = sorted(f"{each.name}/{ordinal}" for each in fleet.desired.models for ordinal in range(each.replicas))
     assert ready == wanted
@@ -158,7 +160,7 @@ def test_a_suspended_model_changes_nothing(fleet: Fleet) -> None:
 @given(fleets(), st.sampled_from(["a", "b", "gone"]))
 def test_planning_one_model_keeps_the_rest_as_it_is_held(fleet: Fleet, name: str) -> None:
     decision = plan(fleet.desired, fleet.observed, fleet.intents, NOON, only=name)
-    assert lint(fleet.desired, fleet.observed, decision, name) == []
+    assert lint(fleet.desired, fleet.observed, decision, name, intents=fleet.intents) == []
     assert {change.model for change in decision.plan.changes} <= {name}
     held = {replica.id: replica for _, replica in fleet.observed.replicas()}
     for orders in decision.orders.values():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconciler.domain.external import ExternalAnswer, ExternalVerdict
 from reconciler.domain.observed import ForeignProcess, ReplicaState
 from reconciler.domain.status import GpuUse, ModelState
 from reconciler.planning.planner import plan
@@ -64,6 +65,7 @@ EXTERNAL = a_model(source=None, context=None, profiles=[], external={"url": "htt
         (of(model=a_model(replicas=0)), ModelState.OFF, (0, 0, 0), None),
         (of(on(0), model=a_model(replicas=0)), ModelState.RECONCILING, (0, 1, 0), "/0 scaled-down, to be stopped"),
         (of(model=EXTERNAL), ModelState.READY, (0, 0, 0), "external"),
+        (of(on(0), model=EXTERNAL), ModelState.RECONCILING, (0, 1, 0), "to be stopped"),
     ],
 )
 def test_a_model_in_one_word(
@@ -71,6 +73,20 @@ def test_a_model_in_one_word(
 ) -> None:
     assert (found.state, (found.desired, found.ready, found.updated)) == (state, counts)
     assert found.reason is None if words is None else words in (found.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"),
+    [(each, ModelState.READY if each is ExternalVerdict.REACHABLE else ModelState.WAITING) for each in ExternalVerdict],
+)
+def test_an_external_model_is_ready_or_waits_and_says_what_it_answered(
+    verdict: ExternalVerdict, state: ModelState
+) -> None:
+    desired, observed = a_desired([EXTERNAL], [NODE]), observation(heard(NODE))
+    answers = {EXTERNAL.name: ExternalAnswer(verdict, "llm.example said so")}
+    (found,) = status(desired, observed, plan(desired, observed, (), NOON), None, answers).models
+    assert (found.state, found.reason, found.since) == (state, "external: llm.example said so", None)
+    assert (found.desired, found.ready, found.updated, found.replicas) == (0, 0, 0, ())
 
 
 def test_a_model_that_still_runs_after_its_file_went_has_a_row() -> None:

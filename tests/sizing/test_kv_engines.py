@@ -257,6 +257,10 @@ def test_windows_and_states_alone_hold_requests_of_any_length() -> None:
     assert cache_of(mistral).bytes_per_token == 0
 
 
+def test_no_pool_is_too_large_to_look_for_the_longest_request_in() -> None:
+    assert cache_of(LLAMA_8B).longest(10**30) == ANY_LENGTH
+
+
 def test_layers_that_share_a_cache_hold_none() -> None:
     config = GEMMA_27B["text_config"] | {"architectures": ["Gemma3nForCausalLM"], "num_kv_shared_layers": 22}
     held = cache_of(config | {"num_hidden_layers": 40, "model_type": "gemma3n_text"})

@@ -112,6 +112,14 @@ def test_layers_and_their_cache_go_over_the_cards() -> None:
     assert two.per_gpu.activations.likely > one.per_gpu.activations.likely
 
 
+def test_cards_beyond_the_layers_stay_empty_and_change_nothing() -> None:
+    few, many = sized(gpus=64), sized(gpus=4096)
+    assert few.per_gpu is not None
+    assert many.per_gpu is not None
+    assert many.per_gpu.needs.likely <= few.per_gpu.needs.likely
+    assert sized(gpus=100_000).per_gpu == many.per_gpu
+
+
 def test_the_file_s_own_rows_say_where_bytes_are() -> None:
     rows = (
         TensorRun(group="embedding", dtype="f16", bytes=128256 * 4096 * 2),
@@ -123,6 +131,18 @@ def test_the_file_s_own_rows_say_where_bytes_are() -> None:
     # No output head in the file: the last card has a copy of the embedding, and 15 of 32 layers.
     assert found.per_gpu.weights.likely == 15 * 100 * 2**20 + 128256 * 4096 * 2 + 4096 * 4
     assert found.per_gpu.weights.low == found.per_gpu.weights.high
+
+
+def test_a_run_of_absurd_length_takes_no_time_and_adds_no_layers() -> None:
+    rows = (
+        TensorRun(group="mlp", layers=(0, 31), dtype="q4_k", bytes=32 * 100 * 2**20),
+        TensorRun(group="mlp", layers=(0, 10**17), dtype="q4_k", bytes=2**20),
+        TensorRun(group="mlp", layers=(10**17, 10**18), dtype="q4_k", bytes=2**30),
+        TensorRun(group="mlp", layers=(9, 3), dtype="q4_k", bytes=2**30),
+    )
+    found = sized(stored=Stored(tensors=rows, format=WeightFormat.GGUF), gpus=1)
+    assert found.per_gpu is not None
+    assert found.per_gpu.weights.likely == 32 * 100 * 2**20
 
 
 def test_adapters_and_an_mmproj_are_held_as_they_are() -> None:

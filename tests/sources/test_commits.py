@@ -14,10 +14,11 @@ import pytest
 
 from reconciler.errors import SourceError
 from reconciler.sources.loader import load
+from reconciler.sources.recent import Recent
 from reconciler.sources.repository import common_dir, git_dir, head, read_tree, uncommitted
 from reconciler.sources.tree import FILE_LIMIT_BYTES, FileKind, Tree
 from tests.sources.repositories import FILES, Repository, a_repository
-from tests.sources.trees import MODEL
+from tests.sources.trees import FLEET, MODEL
 
 
 @pytest.fixture
@@ -328,3 +329,17 @@ def test_without_git_it_says_so(repository: Repository, monkeypatch: pytest.Monk
 def test_the_module_can_be_imported_without_git(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import reconciler.sources.repository, reconciler.sources.loader"]
     subprocess.run(command, env={"PATH": str(tmp_path)}, cwd=Path(__file__).parents[2], check=True)
+
+
+def test_blobs_that_were_read_before_are_not_read_again(tmp_path: Path) -> None:
+    repository = a_repository(tmp_path / "r")
+    blobs: Recent[str, bytes] = Recent()
+    first = read_tree(repository.cluster, "HEAD", blobs)
+    repository.write("cluster.yaml", "name: other\n")
+    repository.commit()
+    (sha,) = (sha for sha, data in blobs.in_use().items() if data == MODEL.encode())
+    blobs.keep(sha, b"from memory")
+    second = {file.path: file.data for file in read_tree(repository.cluster, "HEAD", blobs).files}
+
+    assert [file.data for file in first.files] == [FLEET.encode(), MODEL.encode()]
+    assert second == {"cluster.yaml": b"name: other\n", "models/llama.yaml": b"from memory"}

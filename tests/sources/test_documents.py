@@ -103,6 +103,9 @@ SECRET = "hf_canary"
         "a: 1\na: {env: {T: hf_canary}}\n",
         "url: https://user:hf_canary@example.com/v1\n",
         "env:\n  A: 1\n  ? [hf_canary]\n  : hf_canary\n",
+        "env: {T=hf_canary, 1=hf_canary, T=hf_canary}\n",
+        "env:\n  'T: hf_canary': 1\n  12hf_canary: 1\n",
+        "env: {T: *hf_canary, U: &hf_canary x, V: !hf_canary x}\n",
     ],
 )
 def test_no_secret_in_what_is_shown_or_said(text: str) -> None:

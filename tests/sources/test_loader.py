@@ -186,7 +186,7 @@ def test_a_broken_model_is_not_missing_and_hides_nothing_else() -> None:
             "yaml/type 8:68 node gpu-17 has no GPU 4 (it has GPUs 0 to 3)",
         ),
         (
-            {"models/llama.yaml": MODEL.replace("source: hf:org/llama@6f6073b\n", "")},
+            {"models/llama.yaml": MODEL.replace("source: hf:org/llama@6f6073b423013f6a7d4d9f39144961bfbfbc386b\n", "")},
             (
                 "yaml/type 1:1 source is missing "
                 "(write source: hf:ORG/NAME@REVISION, or external: {url: …} for a model that somebody else serves)"
@@ -216,7 +216,7 @@ def test_what_files_must_agree_on(files: dict[str, str], expected: str) -> None:
 
 
 def test_a_model_without_weights_is_not_among_what_could_be_read() -> None:
-    result = loaded(model=MODEL.replace("source: hf:org/llama@6f6073b\n", ""))
+    result = loaded(model=MODEL.replace("source: hf:org/llama@6f6073b423013f6a7d4d9f39144961bfbfbc386b\n", ""))
     assert result.partial.models == ()
     assert result.broken == {"llama"}
 
@@ -251,7 +251,7 @@ FILES = {
 }
 MOVED = {
     "models/team/llama.yaml": '{"profiles": [{"gpu_class": "h100-80gb", "engine": "vllm", "name": "h100"}],\n'
-    '"context": 32768, "source": "hf:org/llama@6f6073b", "name": "llama"}',
+    '"context": 32768, "source": "hf:org/llama@6f6073b423013f6a7d4d9f39144961bfbfbc386b", "name": "llama"}',
     "models/a/b/qwen.yaml": "# moved\r\n\r\n" + named("qwen").replace("\n", "  # why\r\n"),
     "nodes/x/cpu.yaml": "nodes:\n  - name: c1\npool: 'cpu'\n",
     "nodes/gpu.yaml": "\ufeff---\n" + POOL,
@@ -290,3 +290,11 @@ def test_an_own_gpu_group_is_the_same_whether_in_a_list_or_not() -> None:
     listed = POOL.replace("gpus: {class: h100-80gb, count: 8}", "gpus: [{class: h100-80gb, count: 8}]")
     assert load(a_tree({"nodes/gpu.yaml": listed})).partial.nodes[0].gpus == one
     assert one == (GpuGroup.model_validate({"class": "h100-80gb", "count": 8}),)
+
+
+def test_the_text_of_a_file_is_masked_once_however_often_it_is_asked_for() -> None:
+    texts = loaded(model=f"{MODEL}    env: {{A: canary}}\n").texts
+    (file,) = (each for each in texts if each.endswith("llama.yaml"))
+    assert "canary" not in texts[file]
+    assert texts[file] is texts[file]
+    assert "nothing.yaml" not in texts

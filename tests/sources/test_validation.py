@@ -251,6 +251,10 @@ def test_words_that_look_like_booleans_are_noted_where_they_are_text() -> None:
         "source: https://user:canary-4711@x",
         "source: canary-4711:x",
         "env: {T: 0x4711canary, T: canary-4711}",
+        "env: {T=canary-4711, U=canary: 1}",
+        "env:\n      canary-4711:\n",
+        "expert_parallel: hf_canary4711canary4711canary4711",
+        "hf_canary4711canary4711canary4711: 1",
     ],
 )
 def test_no_finding_repeats_what_may_be_secret(line: str) -> None:

@@ -26,7 +26,7 @@ nodes:
 """
 MODEL = """\
 name: llama
-source: hf:org/llama@6f6073b
+source: hf:org/llama@6f6073b423013f6a7d4d9f39144961bfbfbc386b
 context: 32768
 profiles:
   - name: h100

@@ -104,11 +104,43 @@ def test_the_last_line_sums_up_and_leads_on_to_the_worst(findings: tuple[Severit
     assert findings_text(a_report(*told), {}).splitlines()[-1] == closing
 
 
+@pytest.mark.parametrize(
+    ("caused", "told"),
+    [
+        ((True, True), "2 errors"),
+        ((False, True), "2 errors (1 was there before)"),
+        ((False, False), "2 errors (all were there before)"),
+        ((False,), "1 error (was there before)"),
+    ],
+    ids=["none", "one of two", "both", "the only one"],
+)
+def test_what_the_base_had_is_said_and_counted(caused: tuple[bool, ...], told: str) -> None:
+    text = findings_text(a_report(*(a_finding(line=None, column=None, caused=each) for each in caused)), {})
+
+    assert text.splitlines()[-1].startswith(f"{told} in 14 models")
+    assert text.count("GPUs (was there before)\n") == caused.count(False)
+
+
 def test_one_model_is_not_one_models() -> None:
     report = a_report()
     alone = report.model_copy(update={"summary": report.summary.model_copy(update={"models": 1, "nodes": 1})})
 
     assert findings_text(alone, {}) == "ok: 1 model, 1 node (0.4 s)\n"
+
+
+@pytest.mark.parametrize(
+    ("hint", "fix"),
+    [
+        ("2 splits, but needs 76.9 of 72.8 GiB a GPU", []),
+        ("expert_parallel: false; 2 splits, but needs 76.9 of 72.8 GiB a GPU", ["   fix: expert_parallel: false"]),
+    ],
+)
+def test_why_a_smaller_count_would_not_pass_stands_beside_those_that_would(hint: str, fix: list[str]) -> None:
+    lines = findings_lines(
+        [a_finding(valid=(4, 8), hint=hint), a_finding("heads/vocab-split", valid=(4, 8), hint=hint)]
+    )
+
+    assert lines[3:] == ["   would pass here: 4, 8   (2 splits, but needs 76.9 of 72.8 GiB a GPU)", *fix]
 
 
 def test_no_count_that_passes_is_said() -> None:
@@ -251,9 +283,9 @@ def test_every_finding_is_in_the_json_with_every_key(findings: list[Finding]) ->
     text = findings_json(report)
     parsed = json.loads(text)
 
-    assert set(parsed) == {"format_version", "ok", "findings", "summary"}
+    assert set(parsed) == {"format_version", "ok", "findings", "summary", "ledger", "changes"}
     assert set(parsed["summary"]) == {"errors", "warnings", "notes", "models", "nodes", "seconds"}
-    keys = {"rule", "severity", "message", "hint", "file", "line", "column", "model", "profile", "valid"}
+    keys = {"rule", "severity", "message", "hint", "file", "line", "column", "model", "profile", "valid", "caused"}
     assert all(set(each) == keys for each in parsed["findings"])
     assert [Finding.model_validate(each) for each in parsed["findings"]] == findings
     assert all(each.isprintable() for each in text.replace("\n", ""))

@@ -1,0 +1,92 @@
+"""Reasons of an end that engines have in common, and how a tail of a log is searched for one.
+
+Engines on PyTorch end with a traceback, of which the last line names an exception and often says nothing to a person
+who does not know the program. Every engine has its own table in front of these; both are read in order, the more
+telling first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Reasons = tuple[tuple[re.Pattern[str], str], ...]
+"""Pattern → sentence; the pattern's groups go into the sentence by number."""
+
+LONGEST = 300
+"""Characters of a reason: two lines of a terminal and a bit. What programs say further is in the log."""
+
+
+def reasons(rows: Iterable[tuple[str, str]]) -> Reasons:
+    """Compile a table; `^` and `$` are ends of lines."""
+    return tuple((re.compile(pattern, re.MULTILINE), sentence) for pattern, sentence in rows)
+
+
+def find(tables: Iterable[Reasons], text: str) -> str | None:
+    """The sentence of the first row that fits, with its last occurrence: what came before it was survived."""
+    for table in tables:
+        for pattern, sentence in table:
+            found = list(pattern.finditer(text))
+            if found:
+                return _shown(sentence.format(*found[-1].groups(default="")))
+    return None
+
+
+def last_start(text: str, first_line: re.Pattern[str]) -> str:
+    """What stands behind the last line that begins a start: everything before is of an earlier one."""
+    starts = list(first_line.finditer(text))
+    return text[starts[-1].end() :] if starts else text
+
+
+def _shown(sentence: str) -> str:
+    line = " ".join(sentence.split()).rstrip(" :.")
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1].rstrip()}…"
+
+
+TORCH = reasons(
+    (
+        (
+            r"out of memory\. Tried to allocate (\S+ \w+)\. GPU (\d+) has a total .*? of (\S+ \w+) of which (\S+ \w+)",
+            "GPU {1} (as the engine counts them) has too little free memory: {0} were asked for, {3} of {2} are free",
+        ),
+        (
+            r"out of memory\. Tried to allocate (\S+ \w+) \(GPU (\d+); (\S+ \w+) total capacity.*?(\S+ \w+) free",
+            "GPU {1} (as the engine counts them) has too little free memory: {0} were asked for, {3} of {2} are free",
+        ),
+        (r"(?:CUDA|HIP)(?: error:|) out of memory", "a GPU has too little free memory"),
+        (
+            r"\[Errno 98\] error while attempting to bind on address \('([^']+)', (\d+)",
+            "it cannot listen on {0} port {1}: the port is taken",
+        ),
+        (r"\[Errno (?:98|48)\] Address already in use", "it cannot listen: the port is taken"),
+        (r"\[Errno 99\]|Cannot assign requested address", "it cannot listen: the address is not of this node"),
+        (
+            r"No CUDA GPUs are available|Found no NVIDIA driver on your system|no CUDA-capable device is detected",
+            "it sees no GPU: the driver does not answer, or shows it none of the GPUs that were placed",
+        ),
+        (r"Torch not compiled with CUDA enabled", "its PyTorch was built without CUDA"),
+        (r"(?:ModuleNotFoundError|ImportError): (.+)$", "its installation is broken: {0}"),
+        (r"\bNCCL (?:error|WARN)\b.*?: (.+)$", "its GPUs cannot reach each other: {0}"),
+        (r"\bCUDA error: (.+)$", "a GPU failed: {0}"),
+        (r"safetensors\S*: (?:Error while deserializing header: )?(.+)$", "the weights cannot be read: {0}"),
+        (r"SafetensorError: (.+)$", "the weights cannot be read: {0}"),
+        (
+            r"model type `([^`]+)` but Transformers does not recognize",
+            "it does not know models of the type {0}: the engine is older than the model",
+        ),
+        (r"Unrecognized (?:configuration class|model in) (\S+)", "it does not know the model in {0}"),
+        (r"(\S+) does not appear to have a file named (\S+?)\.?(?: |$)", "{0} has no {1}"),
+        (r"Repo id must (?:be in the form|use alphanumeric)", "the weights are not where they should be"),
+        (r"\[Errno 28\]|No space left on device", "a disk of this node is full"),
+        (r"\[Errno 12\]|std::bad_alloc|^\S*MemoryError", "this node has too little RAM left"),
+    )
+)
+"""PyTorch, transformers and the HTTP servers under them, in the words of releases from 2024 to 2026."""
+
+LAST_EXCEPTION = reasons(
+    ((r"^(?:\[[^\]]*\] )*(?:[\w.]*\.)?(\w+(?:Error|Exception|Exit)): (.+)$", "it ended with {0}: {1}"),)
+)
+"""Where nothing else tells: the last exception's own words."""

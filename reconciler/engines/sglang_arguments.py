@@ -1,0 +1,124 @@
+"""SGLang's command line and environment, from a declaration and the node's side of it.
+
+Flags of 0.5.23 (table in `domain/tables/flags`, goldens parsed by its own parser); all of them are in 0.5.3 as well.
+Left to SGLang on purpose: its share of the card where `memory_share` is not written, and the tokens of one step. It
+works both out for the card, and sizing does the same arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.domain.adapter_slots import slot_rank
+from reconciler.domain.model_spec import Task
+from reconciler.engines.base import Port
+from reconciler.engines.caches import kernel_caches
+from reconciler.engines.devices import visible_devices
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reconciler.domain.declaration import Declaration
+    from reconciler.engines.base import Site
+
+BASE_SLOT = 1
+"""`--max-loras-per-batch` counts requests without an adapter as one more adapter."""
+
+
+def arguments(declaration: Declaration, site: Site) -> tuple[str, ...]:
+    """All words after `sglang serve`. Declared `args` come last: SGLang takes the last of a repeated flag.
+
+    Of the names only the model's own goes in: SGLang lists one name and answers requests under any, so that aliases
+    are answered too, and are not in its list.
+    """
+    return (
+        *("--model-path", site.model_path, "--served-model-name", declaration.model),
+        *("--host", site.host, "--port", str(site.port)),
+        *(("--is-embedding",) if declaration.task is Task.EMBED else ()),
+        *_parallel(declaration),
+        *_nodes(declaration, site),
+        *_memory(declaration),
+        *_adapters(declaration, site),
+        *_numa(site),
+        "--enable-metrics",
+        *declaration.args,
+    )
+
+
+def environment(declaration: Declaration, site: Site) -> Mapping[str, str]:
+    """GPUs, caches, and silence towards the outside: weights are on the node.
+
+    GPUs by UUID as for every engine. SGLang wants numbers for its own all-reduce, and with UUIDs says in a warning that
+    it takes NCCL's (custom_all_reduce_utils.py): slower by some of each token, but never on a GPU of somebody else.
+    """
+    return {
+        **visible_devices(site),
+        **kernel_caches(site),
+        **({} if site.cache_dir is None else {"SGLANG_CACHE_DIR": f"{site.cache_dir}/sglang"}),
+        **({"SGLANG_HOST_IP": site.address} if declaration.nodes > 1 else {}),
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def tensor_parallel(declaration: Declaration) -> int:
+    """Ranks that share each matrix: `gpus * nodes / (pipeline * data)`, at least one.
+
+    Its data-parallel ranks are whole copies of the model with GPUs of their own, all on one node.
+    """
+    ranks = max(1, declaration.gpus) * declaration.nodes
+    return max(1, ranks // (declaration.pipeline_parallel * declaration.data_parallel))
+
+
+def _parallel(declaration: Declaration) -> tuple[str, ...]:
+    tensor = tensor_parallel(declaration)
+    return (
+        *("--tp-size", str(tensor), "--pp-size", str(declaration.pipeline_parallel)),
+        *("--dp-size", str(declaration.data_parallel)),
+        *(("--ep-size", str(tensor)) if declaration.expert_parallel else ()),
+    )
+
+
+def _nodes(declaration: Declaration, site: Site) -> tuple[str, ...]:
+    """Where the nodes meet. With one node it picks a port of its own below those for outgoing connections."""
+    if declaration.nodes == 1:
+        return ()
+    leader = f"[{site.leader}]" if ":" in site.leader else site.leader
+    return (
+        *("--nnodes", str(declaration.nodes), "--node-rank", str(site.rank)),
+        *("--dist-init-addr", f"{leader}:{site.port_of(Port.RENDEZVOUS)}"),
+        *("--nccl-port", str(site.port_of(Port.COLLECTIVES))),
+    )
+
+
+def _memory(declaration: Declaration) -> tuple[str, ...]:
+    """What sizes it, as far as it is written."""
+    share = declaration.memory_share
+    asked = (
+        ("--context-length", declaration.context),
+        ("--max-running-requests", declaration.max_concurrency),
+        ("--mem-fraction-static", None if share is None else f"{share:g}"),
+        ("--kv-cache-dtype", declaration.kv_cache_dtype),
+        ("--dtype", declaration.dtype),
+        ("--quantization", declaration.quantization),
+    )
+    return tuple(str(word) for flag, value in asked if value is not None for word in (flag, value))
+
+
+def _adapters(declaration: Declaration, site: Site) -> tuple[str, ...]:
+    """A slot on the card for each adapter, as wide as the widest needs; `--max-lora-rank` in `args` decides instead."""
+    names = [adapter.name for adapter in declaration.adapters]
+    if not names:
+        return ()
+    return (
+        *("--enable-lora", "--max-loras-per-batch", str(len(names) + BASE_SLOT)),
+        *("--max-lora-rank", str(slot_rank(site.adapter_ranks.values()))),
+        # name=path is cut at the first equals sign, which no name has
+        *("--lora-paths", *(f"{name}={site.adapter_paths[name]}" for name in names)),
+    )
+
+
+def _numa(site: Site) -> tuple[str, ...]:
+    """Each scheduler beside its GPU, where the node knows which memory that is."""
+    if not site.gpus or len(site.numa_nodes) != len(site.gpus):
+        return ()
+    return ("--numa-node", *map(str, site.numa_nodes))

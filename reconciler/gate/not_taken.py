@@ -1,0 +1,99 @@
+"""What an engine version does not take of a profile beyond its shape, and what had to be assumed to judge it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.domain.finding import Problem, Severity
+from reconciler.domain.model_spec import Engine, Task
+from reconciler.domain.shape import Shape, Unreadable
+from reconciler.gate.knowledge import is_certain
+from reconciler.gate.nearest import nearest
+from reconciler.gate.phrases import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from reconciler.gate.subject import Context, Use
+
+
+_TASKS: Mapping[Engine, frozenset[Task]] = {
+    Engine.VLLM: frozenset({Task.GENERATE, Task.EMBED, Task.RERANK, Task.TRANSCRIBE}),
+    Engine.SGLANG: frozenset({Task.GENERATE, Task.EMBED, Task.RERANK, Task.TRANSCRIBE}),
+    Engine.TRTLLM: frozenset({Task.GENERATE}),
+    Engine.LLAMACPP: frozenset({Task.GENERATE, Task.EMBED, Task.RERANK}),
+    Engine.COMFYUI: frozenset({Task.GENERATE, Task.IMAGE}),
+}
+"""What each program answers requests of, as we launch it (facts/engines.md sections 1 and 4). ComfyUI's workflows may
+write text as well; trtllm-serve's and SGLang's pictures come from programs of their own."""
+
+
+_AS_THE_FILES_ARE = {
+    Engine.TRTLLM: "trtllm-serve quantizes as the checkpoint's own files say",
+    Engine.LLAMACPP: "llama.cpp computes with the types that are in the GGUF file",
+    Engine.COMFYUI: "comfyui loads what its workflows name",
+}
+"""Engines whose program is told no quantization: the field would be read, counted and have no effect."""
+
+
+def versions_nobody_names(context: Context) -> Iterator[Problem]:
+    """Design section 3: which version was taken, told at the first profile it was taken for."""
+    uses_by_engine: dict[Engine, list[Use]] = {}
+    for use in context.uses:
+        if context.knowledge.judged_version(use) is not None:
+            uses_by_engine.setdefault(use.profile.engine, []).append(use)
+    for engine, uses in uses_by_engine.items():
+        version = context.knowledge.judged_version(uses[0])
+        judged = "1 profile is" if len(uses) == 1 else f"{len(uses)} profiles are"
+        message = f"no version of {engine} is named: {judged} judged for {version}, the newest in our tables"
+        hint = f'cluster.yaml: defaults: {{engine_versions: {{{engine}: "{version}"}}}}'
+        yield uses[0].problem("engine", message, hint, severity=Severity.NOTE)
+
+
+def task_not_taken(use: Use) -> Iterator[Problem]:
+    """A model is there for something that the engine of this profile does not answer."""
+    task, able = use.model.task, _TASKS[use.profile.engine]
+    if task not in able:
+        others = [engine.value for engine, tasks in _TASKS.items() if task in tasks]
+        message = f"task is {task}; {use.profile.engine} serves {', '.join(sorted(able))}"
+        yield use.problem("engine", message, f"engine: {' or '.join(others)}")
+
+
+def words_not_taken(context: Context, use: Use) -> Iterator[Problem]:
+    """Types that a profile names in the engine's own words and that its version does not have."""
+    table = context.knowledge.table(use)
+    written = {name: getattr(use.profile, name) for name in ("dtype", "kv_cache_dtype", "quantization")}
+    for flag in table.flags:
+        field = flag.managed.field if flag.managed else None
+        value = written.pop(field, None) if field in written and flag.choices else None
+        if value is not None and value not in flag.choices:
+            close = nearest(value, flag.choices)
+            message = f"{use.profile.engine} {table.version} has no {field} {value}; it takes {', '.join(flag.choices)}"
+            severity = None if is_certain(table) else Severity.WARNING
+            yield use.problem(str(field), message, f"{field}: {close}" if close else None, severity=severity)
+
+
+def quantization_not_told(use: Use) -> Iterator[Problem]:
+    """A quantization that only a checkpoint can bring, written where nothing reads it."""
+    value, because = use.profile.quantization, _AS_THE_FILES_ARE.get(use.profile.engine)
+    if value is not None and because is not None:
+        message = f"quantization {value} has no effect: {because}"
+        yield use.problem("quantization", message, f"remove it, and name a source that is {value} already")
+
+
+def not_understood(context: Context) -> Iterator[Problem]:
+    """What of a model's config the readers could not tell, once for each model: nothing is guessed silently."""
+    told: set[tuple[str, str]] = set()
+    for use in context.uses:
+        shape, name = context.knowledge.shape(use), use.model.name
+        if isinstance(shape, Unreadable):
+            message = f"{shape.because} (in locks/{name}.json): heads, memory and context are not checked"
+            hint, severity = f"run reconciler lock {name}", Severity.WARNING
+        elif isinstance(shape, Shape) and shape.unknown:
+            message = f"not all of {shape.file} is understood: {listed(shape.unknown, most=1)}"
+            hint, severity = None, Severity.NOTE
+        else:
+            continue
+        if (name, message) not in told:
+            told.add((name, message))
+            yield use.problem("engine", message, hint, severity=severity)

@@ -1,0 +1,121 @@
+"""After a launch in place has failed: what served in the slot before is started again, on the GPUs it had.
+
+What failed itself is never restored, so that this comes to an end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconciler.domain.model_spec import Profile, Strategy
+from reconciler.domain.observed import ReplicaState
+from reconciler.domain.plan import Action, Reason
+from reconciler.placement.demand import Demand
+from reconciler.placement.fit import Seat, misfit
+from reconciler.planning.draft import NOW, waiting
+from reconciler.planning.matching import Match
+
+if TYPE_CHECKING:
+    from reconciler.domain.assignment import RunEntry
+    from reconciler.domain.plan import Schedule
+    from reconciler.placement.room import Room
+    from reconciler.planning.counting import ModelSlots, Slot
+    from reconciler.planning.draft import Draft
+    from reconciler.planning.history import Failure
+    from reconciler.planning.matching import Held
+
+
+def after_failure(model: str) -> str:
+    """What to do about it."""
+    return f"change it and commit, or: reconciler retry {model}"
+
+
+def say_failed(slot: Slot, failure: Failure, draft: Draft) -> None:
+    """Say that what is wanted in this slot failed and is not tried again by itself."""
+    message = f"{slot.name} on {failure.node} failed: {failure.launch.failure}"
+    draft.block(slot, "rollout/failed", message, after_failure(slot.aim.name))
+
+
+def stand_in(slot: Slot, draft: Draft) -> Held | None:
+    """What is coming up in a slot although what is wanted there failed: it is left to, whatever it is.
+
+    So is what served before and died: its agent launches it again, each time after a longer while.
+    """
+    if draft.history.failure(slot) is None or slot.served:
+        return None
+    coming = [held for held in slot.of(Match.OUTDATED) if held.state is not ReplicaState.READY]
+    died = [held for held in slot.of(Match.FAILED) if held.mismatch is not None and held.replica.ever_ready]
+    return next(iter(coming + died), None)
+
+
+def give_way(model: ModelSlots, slot: Slot, failed: Held, draft: Draft) -> bool:
+    """Stop a failed replica for what served before it; False where there is nothing to restore, or no room for it."""
+    good = draft.history.good(slot, failed.replica.entry.digest)
+    if good is None:
+        return False
+    seat, without = _seat(good), draft.forecast.later.copy()
+    for node in failed.replica.entry.placement.nodes:
+        without.release(node, failed.id)
+    if not _is_free(without, seat):
+        return False
+    draft.stop(model, failed)
+    after = draft.promise(slot, seat, reserve=True)
+    draft.decide(
+        slot,
+        Action.REPLACE,
+        Reason.FAILED,
+        before=failed.replica.entry.placement,
+        after=after.placement,
+        schedule=_after_stop(slot),
+        strategy=Strategy.IN_PLACE,
+        message=failed.replica.failure,
+    )
+    return True
+
+
+def restore(slot: Slot, failure: Failure, draft: Draft) -> bool:
+    """Fill a slot whose launch has failed with what served before it; False where that is not possible."""
+    good = draft.history.good(slot, failure.launch.digest)
+    if good is None:
+        return False
+    seat = _seat(good)
+    after = draft.start(slot, seat) if _is_free(draft.forecast.now, seat) else None
+    schedule = NOW
+    if after is None:
+        if not _is_free(draft.forecast.later, seat):
+            return False
+        schedule = _after_stop(slot)
+        after = draft.promise(slot, seat, reserve=True)
+    draft.decide(
+        slot,
+        Action.CREATE,
+        Reason.FAILED,
+        after=after.placement,
+        schedule=schedule,
+        message=f"what served before is started again: {failure.launch.failure}",
+    )
+    return True
+
+
+def _after_stop(slot: Slot) -> Schedule:
+    short = slot.name.removeprefix(slot.aim.name)
+    return waiting(f"what served before, after {short} has stopped", (slot.name,))
+
+
+def _seat(good: RunEntry) -> Seat:
+    """The place it had; on GPUs its host RAM is not in the declaration, and it had it before."""
+    declared = good.declaration
+    profile = Profile(
+        name="last-good", engine=declared.engine, memory_gib=declared.memory_gib, cpu_cores=declared.cpu_cores
+    )
+    return Seat(Demand(profile, declared, good.digest), good.placement.shards)
+
+
+def _is_free(room: Room, seat: Seat) -> bool:
+    for shard in seat.shards:
+        there = room.by_name.get(shard.node)
+        if there is None or misfit(there, seat.demand) is not None:
+            return False
+        if any(gpu.uuid not in there.gpus or there.holders.get(gpu.uuid, 0) for gpu in shard.gpus):
+            return False
+    return True

@@ -1,0 +1,46 @@
+"""The directory that each replica has for its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reconciler.agent.launch_files import launch_directory, write_launch_files
+from reconciler.errors import AgentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_it_is_there_before_the_engine_starts_with_its_files_in_it(tmp_path: Path) -> None:
+    directory = launch_directory(tmp_path, "m/0@1a2b3c4d")
+    write_launch_files(directory, {"options.yaml": "{}\n"})
+    assert (directory / "options.yaml").read_text("utf-8") == "{}\n"
+    assert directory.stat().st_mode & 0o077 == 0
+
+
+def test_a_second_start_finds_it_and_writes_its_files_anew(tmp_path: Path) -> None:
+    directory = launch_directory(tmp_path, "m/0@1a2b3c4d")
+    write_launch_files(directory, {"options.yaml": "old\n"})
+    (directory / "temp").mkdir()
+    write_launch_files(directory, {"options.yaml": "{}\n"})
+    assert (directory / "options.yaml").read_text("utf-8") == "{}\n"
+    assert (directory / "temp").is_dir()
+
+
+def test_those_of_replicas_that_are_gone_are_taken_away_and_no_others(tmp_path: Path) -> None:
+    gone, known = launch_directory(tmp_path, "m/0@1a2b3c4d"), launch_directory(tmp_path, "m/1@1a2b3c4d")
+    (tmp_path / "replicas").mkdir()
+    (tmp_path / "replicas" / f"{known.name}.json").touch()
+    for each in (gone, known):
+        each.mkdir(parents=True)
+    own = launch_directory(tmp_path, "m/2@1a2b3c4d")
+    write_launch_files(own, {})
+    assert {each.name for each in own.parent.iterdir()} == {known.name, own.name}
+
+
+def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "launches").touch()
+    with pytest.raises(AgentError, match=r"launches/m-0@1a2b3c4d cannot be written: "):
+        write_launch_files(launch_directory(tmp_path, "m/0@1a2b3c4d"), {})

@@ -1,0 +1,160 @@
+"""A part of a replica over several nodes: as well as its leader, repaired with the others or not at all."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reconciler.agent.config import AgentConfig
+from reconciler.agent.launching import choose_port, deal_cores, own_rank
+from reconciler.agent.serving import LIVENESS_EVERY, UNHEALTHY_UNTIL_KILLED
+from reconciler.domain.observed import ReplicaState
+from reconciler.domain.placement import Placement, Shard, replica_id
+from reconciler.domain.port_blocks import PORT_BLOCK, PortRange
+from reconciler.errors import AgentError
+from tests.agent.bench import HEALTH, LOAD, OK, SILENT, TOKEN, WRONG, Bench
+from tests.agent.entries import NODE, run_entry, stop_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reconciler.domain.assignment import RunEntry
+
+OTHER = "there"
+PORT = 18_160
+
+
+def part(*, rank: int = 1, attempt: int = 0, port: int | None = PORT) -> RunEntry:
+    """The entry of a replica over this node and another; this one's part is the `rank`."""
+    usual = run_entry(attempt=attempt)
+    nodes = (OTHER, NODE) if rank else (NODE, OTHER)
+    shards = tuple(Shard(node=node) for node in nodes)
+    declared = usual.declaration.model_copy(update={"nodes": 2})
+    id_ = replica_id(usual.model, 0, declared.launch_digest(), None, None, shards)
+    update = {
+        "id": id_,
+        "placement": Placement(id=id_, shards=shards),
+        "declaration": declared,
+        "digest": declared.launch_digest(),
+        "addresses": ("127.0.0.2", "127.0.0.1") if rank else ("127.0.0.1", "127.0.0.2"),
+        "port": port,
+    }
+    return usual.model_copy(update=update)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.anyio
+async def test_it_listens_where_the_others_look_for_it_and_takes_its_block(bench: Bench) -> None:
+    await bench.send(part(rank=0))
+    assert bench.driver.newest.spec.argv[4:6] == ("--port", str(PORT))
+    assert bench.one().address == f"http://127.0.0.1:{PORT}"
+
+
+@pytest.mark.anyio
+async def test_a_leader_that_answers_wrongly_is_for_its_own_agent_to_end(bench: Bench) -> None:
+    bench.prober.answers[HEALTH.path] = WRONG
+    await bench.send(part())
+    await bench.through(60)
+    assert bench.one().state is ReplicaState.STARTING
+    bench.prober.answers |= {HEALTH.path: OK, TOKEN.path: OK}
+    await bench.after(2)
+    assert bench.one().state is ReplicaState.READY
+
+
+@pytest.mark.anyio
+async def test_a_rank_whose_leader_is_silent_is_unhealthy_and_not_killed(bench: Bench) -> None:
+    seen = await bench.serve(part())
+    bench.prober.answers[HEALTH.path] = SILENT
+    await bench.through(UNHEALTHY_UNTIL_KILLED + 60)
+    assert (bench.one().state, bench.one().pid) == (ReplicaState.UNHEALTHY, seen.pid)
+    bench.prober.answers[HEALTH.path] = OK
+    await bench.after(LIVENESS_EVERY)
+    assert bench.one().state is ReplicaState.READY
+
+
+@pytest.mark.anyio
+async def test_it_is_not_launched_again_alone(bench: Bench) -> None:
+    await bench.serve(part())
+    bench.driver.newest.end()
+    await bench.after(1)
+    assert bench.one().state is ReplicaState.FAILED
+    await bench.through(600, every=60)
+    assert bench.one().state is ReplicaState.FAILED
+    await bench.send(part().model_copy(update={"attempt": 1}))
+    assert bench.one().state is ReplicaState.READY
+
+
+@pytest.mark.anyio
+async def test_one_that_runs_is_launched_again_with_the_others(bench: Bench) -> None:
+    before = await bench.serve(part())
+    await bench.send(part().model_copy(update={"attempt": 1}))
+    after = bench.one()
+    assert (after.state, after.entry.attempt) == (ReplicaState.READY, 1)
+    assert after.pid != before.pid
+    assert len(bench.records()) == 1
+
+
+@pytest.mark.anyio
+async def test_when_its_leader_has_stopped_nothing_is_in_flight_any_more(bench: Bench) -> None:
+    entry = part()
+    await bench.serve(entry)
+    bench.prober.answers[LOAD.path] = SILENT
+    await bench.send(stop_entry(entry, withdraw=0, drain=3_600))
+    await bench.through(30)
+    assert bench.node().replicas == ()
+
+
+def config(directory: Path, **fields: object) -> AgentConfig:
+    return AgentConfig.model_validate({"node": NODE, "listen": "unix:/nowhere", "state_dir": directory} | fields)
+
+
+def test_which_rank_a_node_is_follows_from_the_placement() -> None:
+    assert (own_rank(part(rank=0), NODE), own_rank(part(), NODE)) == (0, 1)
+    with pytest.raises(AgentError, match="is placed on there, here, and this is elsewhere"):
+        own_rank(part(), "elsewhere")
+
+
+def test_a_block_outside_of_the_nodes_range_is_refused(tmp_path: Path) -> None:
+    narrow = config(tmp_path, block_ports={"first": 30_000, "last": 30_100})
+    with pytest.raises(AgentError, match="here gives blocks from 30000 to 30100"):
+        choose_port(part(), narrow, (), None)
+    with pytest.raises(AgentError, match="names neither their addresses nor its ports"):
+        choose_port(part(port=None), narrow, (), None)
+
+
+def test_the_leader_says_which_port_of_its_block_is_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        used = busy.getsockname()[1]
+        first = used - used % PORT_BLOCK
+        wide = config(tmp_path, block_ports={"first": 1_024, "last": 65_535})
+        with pytest.raises(AgentError, match=f"port {used} of its block {first} to {first + PORT_BLOCK - 1} is in use"):
+            choose_port(part(rank=0, port=first), wide, (), None)
+        assert choose_port(part(port=first), wide, (), None) == first, "a rank listens on none that is known"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reserved", "cores", "taken", "dealt"),
+    [
+        (2, 4, (0, 1, 2, 3), (), (0, 1)),
+        (2, 4, (0, 1, 2, 3), (0, 2), (1, 3)),
+        (2, 4, (0, 1, 2, 3), (0, 1, 2), ()),
+        (2, 8, (0, 1, 2, 3), (), ()),
+        (2, None, (0, 1, 2, 3), (), ()),
+        (None, 4, (0, 1, 2, 3), (), ()),
+    ],
+)
+def test_cores_are_dealt_out_once(
+    asked: int | None, reserved: int | None, cores: tuple[int, ...], taken: tuple[int, ...], dealt: tuple[int, ...]
+) -> None:
+    assert deal_cores(asked, reserved, cores, taken) == dealt
+
+
+def test_a_range_without_room_for_a_block_is_refused() -> None:
+    with pytest.raises(ValueError, match="room for a block of 16 ports between 18000 and 18014"):
+        PortRange(first=18_000, last=18_014)
