@@ -53,4 +53,4 @@ def init(
         out(f"{path}   {about}")
     if ci is not Forge.NONE and uses is None:
         note(f"note: CI takes the reconciler from {scaffold.owner}: write where it is, or give --uses OWNER/REPO@REF")
-    note("next: reconciler validate, then git add and commit")
+    note("next: reconciler validate, then git init, add and commit")

@@ -27,7 +27,8 @@ def lock(
     """Write what the sources of models are into cluster/locks, to be committed.
 
     Sources that are locked already stay as they are; only new ones are looked at. With --upgrade all are: a branch
-    is locked to the commit it points to now. The YAML is never changed. Of weights only the headers are read.
+    is locked to the commit it points to now. The YAML is never changed. Of weights only the headers are
+    read, except of file: sources, whose digest is their revision.
     Models that say unverified: true and have no lock are left alone unless named.
     Exit 1 when a model could not be locked, or with --check when something differs.
     """

@@ -70,6 +70,9 @@ class Attempts:
     now: Callable[[], datetime] = wall_clock
     """The reconciler's wall clock; only tells which intents have expired."""
     _generation_by_node: dict[str, int] = field(default_factory=dict)
+    _unanswered: set[str] = field(default_factory=set)
+    """Nodes whose last assignment got no answer. It may still be on its way, and what was right then may be wrong when
+    it arrives: whatever is right now is sent after it, with a higher generation, even if that changes nothing."""
 
     async def once(
         self, aim: Aim, intents: Sequence[Intent], *, only: str | frozenset[str] | None, may_start: bool = True
@@ -87,14 +90,13 @@ class Attempts:
         if unattended:
             await self._attend(unattended)
             return Pass(observed, decision, (), attended=True)
-        due = [orders for orders in decision.orders.values() if orders.changes_something]
+        due = [each for each in decision.orders.values() if each.changes_something or each.node in self._unanswered]
         unheard = self.hearing.lacks(observed)
         if due and unheard:
             return Pass(observed, decision, (), held_back=_not_heard(unheard), only_looks_for=self.hearing.left)
-        if due:
-            await self.claims.take(node.name for node in observed.reachable)
         if not due:
             return Pass(observed, decision, ())
+        await self.claims.take(node.name for node in observed.reachable)
         if not self.claims.enough(len(self.inventory)):
             return Pass(observed, decision, (), held_back=self.claims.lacking(self.inventory))
         known = {node.name: node for node in observed.reachable}
@@ -105,7 +107,10 @@ class Attempts:
         ]
         sent = await send(self.fleet, assignments)
         for each in sent:
-            if each.outcome is Outcome.REFUSED:
+            self._unanswered.discard(each.node)
+            if each.outcome is Outcome.UNKNOWN:
+                self._unanswered.add(each.node)
+            elif each.outcome is Outcome.REFUSED:
                 self.claims.forget(each.node)  # perhaps fenced off: ask again, and hear who holds it
             elif each.revision is not None:
                 await self.observer.reached(each.node, each.revision, SETTLE_WITHIN)

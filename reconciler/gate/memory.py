@@ -126,7 +126,7 @@ def share(context: Context) -> Iterator[Problem]:
     for use in context.uses:
         value = use.profile.memory_share
         if value is not None and not 0 < value <= 1:
-            percent = 1 < value <= 100  # noqa: PLR2004  # written as a percentage
+            percent = 2 <= value <= 100  # noqa: PLR2004  # written as a percentage; 1.5 is meant as a share
             hint = f"memory_share: {value / 100:g}" if percent else "memory_share: 0.9"
             yield use.problem("memory_share", f"memory_share is {value:g}; it is above 0 and at most 1", hint)
 

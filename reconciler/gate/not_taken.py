@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem, Severity
+from reconciler.domain.flag_tables import flag_table, known_versions
 from reconciler.domain.model_spec import Engine, Task
 from reconciler.domain.shape import Shape, Unreadable
+from reconciler.domain.tables import table
 from reconciler.gate.knowledge import is_certain
 from reconciler.gate.nearest import nearest
 from reconciler.gate.phrases import listed
+from reconciler.sizing.held_types import WHILE_LOADING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,16 +66,52 @@ def task_not_taken(use: Use) -> Iterator[Problem]:
 
 def words_not_taken(context: Context, use: Use) -> Iterator[Problem]:
     """Types that a profile names in the engine's own words and that its version does not have."""
-    table = context.knowledge.table(use)
+    flags = context.knowledge.table(use)
     written = {name: getattr(use.profile, name) for name in ("dtype", "kv_cache_dtype", "quantization")}
-    for flag in table.flags:
+    for flag in flags.flags:
         field = flag.managed.field if flag.managed else None
         value = written.pop(field, None) if field in written and flag.choices else None
         if value is not None and value not in flag.choices:
             close = nearest(value, flag.choices)
-            message = f"{use.profile.engine} {table.version} has no {field} {value}; it takes {', '.join(flag.choices)}"
-            severity = None if is_certain(table) else Severity.WARNING
+            message = f"{use.profile.engine} {flags.version} has no {field} {value}; it takes {', '.join(flag.choices)}"
+            severity = None if is_certain(flags) else Severity.WARNING
             yield use.problem(str(field), message, f"{field}: {close}" if close else None, severity=severity)
+    for field, value in written.items():
+        if value is not None:
+            yield from _unheard_of(use, field, value)
+
+
+def _unheard_of(use: Use, field: str, value: str) -> Iterator[Problem]:
+    """A word of which this version's table has no list, held against what is known otherwise: never certain."""
+    engine = use.profile.engine
+    known = _known_words(engine, field)
+    if known is not None and value not in known.words:
+        close = nearest(value, known.words)
+        if field == "quantization" and close is None:
+            return  # versions differ much in their methods: only what looks like a slip of the pen is told
+        message = f"no {field} {value} is known of {engine}; {known.told} takes {', '.join(known.words)}"
+        yield use.problem(field, message, f"{field}: {close}" if close else None, severity=Severity.WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Values that some version takes for a field, and which."""
+
+    words: tuple[str, ...]
+    told: str
+
+
+@cache
+def _known_words(engine: Engine, field: str) -> _Words | None:
+    """What the newest table with a list says; of quantization methods, what the table of models says."""
+    for version in reversed(known_versions(engine)):
+        for flag in flag_table(engine, version).flags:
+            if flag.managed and flag.managed.field == field and flag.choices:
+                return _Words(flag.choices, f"{engine} {version}")
+    row = table("engine_models")["engines"].get(engine.value, {}).get("quantization", {})
+    if field == "quantization" and row.get("taken"):
+        return _Words(tuple(dict.fromkeys((*row["taken"], *row["deprecated"], *WHILE_LOADING))), str(engine))
+    return None
 
 
 def quantization_not_told(use: Use) -> Iterator[Problem]:

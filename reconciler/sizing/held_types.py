@@ -21,7 +21,7 @@ _MXFP4 = QuantPart(Scheme.MXFP4, bits=4, group=32)
 _BLOCKS_OF_64 = QuantPart(Scheme.MXFP4, bits=4, group=16)
 """bitsandbytes: half a byte, and a 32-bit scale for each 64 values, which is as much as one byte for each 16."""
 
-_AT_LOAD = {
+WHILE_LOADING = {
     "fp8": _FP8,
     "fp8_per_tensor": _FP8,
     "fp8_per_channel": QuantPart(Scheme.FP8_CHANNEL, bits=8),
@@ -57,7 +57,7 @@ def loaded_part(shape: Shape, ask: MemoryAsk) -> tuple[QuantPart | None, tuple[s
     """How plain matrices are quantized while loading, and what of it is not known; a quantized checkpoint stays so."""
     if ask.quantization is None or shape.quantization is not None:
         return None, ()
-    part = _AT_LOAD.get(ask.quantization.lower())
+    part = WHILE_LOADING.get(ask.quantization.lower())
     if part is not None:
         return part, ()
     return None, (f"what quantization {ask.quantization} makes of 16-bit weights is not known: counted as 16 bit",)

@@ -38,6 +38,8 @@ class Watch:
     aims: list[tuple[float, Desired]] = field(default_factory=list)
     """What was wanted since when."""
     _state: dict[tuple[str, str], ReplicaState] = field(default_factory=dict)
+    _recovered_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When one that had stopped answering served again: whoever tells it to stop may not know yet."""
     _serving: dict[str, int] = field(default_factory=dict)
     _unheard_at: dict[str, float] = field(default_factory=dict)
     """When a node was last planned with as one that does not answer."""
@@ -69,10 +71,12 @@ class Watch:
             self._state.pop(key, None)
         else:
             self._state[key] = replica.state
+        if before is ReplicaState.UNHEALTHY and replica.state is ReplicaState.READY:
+            self._recovered_at[key] = at
         if before is ReplicaState.READY and replica.state is not ReplicaState.READY:
             if replica.stop is None:
                 self._own_losses.append((at, replica.entry.model))
-            else:
+            elif at - self._recovered_at.get(key, -UNSEEN_SECONDS) >= UNSEEN_SECONDS:
                 self._judge_stop(at, node, replica)
         if replica.state is ReplicaState.PENDING:
             self._judge_place(at, node, replica)
