@@ -119,13 +119,13 @@ def arrange(site: Site, elsewhere: Provider, verb: str, rest: str) -> None:
 def settle(text: str, site: Site) -> str:
     """Replace what varies from run to run; progress that depends on timing is left out.
 
-    Replicas that go on side by side end in any order: what stands together is told in that of their names.
+    Replicas that stop side by side are gone in any order: what stands together is told in that of their names.
     """
     text = text.replace(str(site.root), "<machine>")
     for pattern, word in VARYING:
         text = re.sub(pattern, word, text)
     kept = [each.rstrip() for each in text.splitlines() if not re.match(r"^tiny/\d+@<id> +this-machine", each)]
     told: list[str] = []
-    for done, lines in groupby(kept, key=lambda each: each.startswith("✓ ")):
-        told += sorted(lines, key=lambda each: each if done else "")
+    for stopped, lines in groupby(kept, key=lambda each: each.endswith("stopped and gone")):
+        told += sorted(lines, key=lambda each: each if stopped else "")
     return "".join(f"{each}\n" for each in told)
