@@ -10,16 +10,15 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from reconciler.domain.assignment import RunEntry
-from reconciler.domain.declaration import declare
+from ready_nodes import CLASS, heard, running
+
 from reconciler.domain.desired import Desired, Node, Where
 from reconciler.domain.fleet_spec import FleetSpec, GpuGroup
 from reconciler.domain.model_spec import ModelSpec
-from reconciler.domain.observed import Observation, ObservedGpu, ObservedReplica, ReachableNode, ReplicaState
-from reconciler.domain.placement import PlacedGpu, Placement, Shard, replica_id
+from reconciler.domain.observed import Observation
 from reconciler.gate.inventory import overcommitted
 from reconciler.gate.rollout import no_surge_room
 from reconciler.gate.subject import context_of
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 REPEATED = 3
-CLASS = "h100-80gb"
 SIZES = (1, 2, 4, 8, 1, 2, 4, 2)
 """GPUs a replica, in turn: 3 on average, so that 2,000 replicas take three quarters of 8,000 cards."""
 ODD = (5, 3, 5, 3, 7, 1, 6, 2)
@@ -74,31 +72,6 @@ def fleet(nodes: Sequence[Node], models: Sequence[ModelSpec]) -> Desired:
     """A whole desired side."""
     where = {each.name: Where(f"models/{each.name}.yaml") for each in models}
     return Desired(FleetSpec(name="bench"), tuple(nodes), tuple(models), {}, where)
-
-
-def heard(each: Node, *replicas: ObservedReplica) -> ReachableNode:
-    """A node that answers."""
-    gpus = tuple(ObservedGpu(uuid=f"{each.name}-{index}", index=index, gpu_class=CLASS) for index in range(8))
-    return ReachableNode(name=each.name, boot_id="b", gpus=gpus, engines=("vllm",), replicas=replicas)
-
-
-def running(desired: Desired, spec: ModelSpec, where: Node) -> ObservedReplica:
-    """Its first replica, ready on the first cards of a node."""
-    declaration = declare(desired, spec, spec.profiles[0])
-    gpus = tuple(PlacedGpu(uuid=f"{where.name}-{index}", index=index) for index in range(declaration.gpus))
-    shards = (Shard(node=where.name, gpus=gpus),)
-    id_ = replica_id(spec.name, 0, declaration.launch_digest(), None, None, shards)
-    entry = RunEntry(
-        id=id_,
-        fleet="bench",
-        model=spec.name,
-        ordinal=0,
-        placement=Placement(id=id_, shards=shards),
-        declaration=declaration,
-        digest=declaration.launch_digest(),
-        ready_timeout=timedelta(minutes=30),
-    )
-    return ObservedReplica(entry=entry, state=ReplicaState.READY, state_for=timedelta(hours=1), ever_ready=True)
 
 
 def placing(desired: Desired) -> Callable[[], str]:

@@ -14,16 +14,15 @@ import sys
 import time
 import tracemalloc
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from reconciler.domain.assignment import RunEntry
-from reconciler.domain.declaration import declare
+from ready_nodes import CLASS, GPUS, heard, running
+
 from reconciler.domain.desired import Desired, Node, Where
 from reconciler.domain.fleet_spec import FleetSpec, GpuGroup
 from reconciler.domain.model_spec import ModelSpec
-from reconciler.domain.observed import Observation, ObservedGpu, ObservedReplica, ReachableNode, ReplicaState
-from reconciler.domain.placement import PlacedGpu, Placement, Shard, replica_id
+from reconciler.domain.observed import Observation
 from reconciler.planning.outlook import NoFigures, foresee
 from reconciler.planning.planner import plan
 from reconciler.planning.premises import premises, stale
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 REPEATED = 3
-CLASS = "h100-80gb"
-GPUS = 8
-"""On each node."""
 NODES_A_MODEL = 5
 """As in the budget: 10,000 nodes for 2,000 models."""
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -81,31 +77,6 @@ def model(number: int) -> ModelSpec:
     return ModelSpec.model_validate(
         {"name": name, "source": f"hf:org/{name}@v1", "context": 8192, "profiles": [profile]}
     )
-
-
-def heard(each: Node, *replicas: ObservedReplica) -> ReachableNode:
-    """A node that answers."""
-    gpus = tuple(ObservedGpu(uuid=f"{each.name}-{index}", index=index, gpu_class=CLASS) for index in range(GPUS))
-    return ReachableNode(name=each.name, boot_id="b", gpus=gpus, engines=("vllm",), replicas=replicas)
-
-
-def running(desired: Desired, spec: ModelSpec, where: Node) -> ObservedReplica:
-    """Its replica, ready on the first cards of a node."""
-    declaration = declare(desired, spec, spec.profiles[0])
-    gpus = tuple(PlacedGpu(uuid=f"{where.name}-{index}", index=index) for index in range(declaration.gpus))
-    shards = (Shard(node=where.name, gpus=gpus),)
-    id_ = replica_id(spec.name, 0, declaration.launch_digest(), None, None, shards)
-    entry = RunEntry(
-        id=id_,
-        fleet="bench",
-        model=spec.name,
-        ordinal=0,
-        placement=Placement(id=id_, shards=shards),
-        declaration=declaration,
-        digest=declaration.launch_digest(),
-        ready_timeout=timedelta(minutes=30),
-    )
-    return ObservedReplica(entry=entry, state=ReplicaState.READY, state_for=timedelta(hours=1), ever_ready=True)
 
 
 def fleet(nodes: int, models: int) -> Fleet:

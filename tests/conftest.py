@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 # No deadline: two busy cores make a fast example slow now and then. No database: tests leave nothing in the tree.
 settings.register_profile("here", deadline=None, database=None, print_blob=True)
 settings.load_profile("here")
+
+# A shell without job control starts what runs in the background with Ctrl-C ignored, and every command of ours would
+# inherit that: tests that interrupt one would wait for ever. With a handler here children begin as from a terminal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -152,7 +152,7 @@ def _model(spec: ModelSpec | None, name: str, seen: Sequence[_Seen], decided: _D
         and change.before is not None
         and (change.after is None or change.after.id != change.before.id)
     }
-    ready = [each for each in seen if each.is_ready]
+    ready = _whole([each for each in seen if each.is_ready])
     updated = [
         each
         for each in ready
@@ -172,6 +172,14 @@ def _model(spec: ModelSpec | None, name: str, seen: Sequence[_Seen], decided: _D
         since=max((each.replica.since.astimezone(UTC) for each in seen if each.replica.since), default=None),
         replicas=tuple(_replica(each) for each in sorted(seen, key=_by_ordinal)),
     )
+
+
+def _whole(parts: Sequence[_Seen]) -> list[_Seen]:
+    """One part of each replica of which every part is among these: one over several nodes is one, and serves whole."""
+    by_id: dict[str, list[_Seen]] = {}
+    for each in parts:
+        by_id.setdefault(each.replica.id, []).append(each)
+    return [found[0] for found in by_id.values() if len(found) >= len(found[0].replica.entry.placement.shards)]
 
 
 def _by_ordinal(each: _Seen) -> tuple[int, str, str]:

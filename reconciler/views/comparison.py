@@ -71,11 +71,6 @@ def comparison_text(report: GateReport) -> str:
     return "\n".join(parts)
 
 
-def _marked(change: ModelChange) -> tuple[str, ...]:
-    model, *rest = change_cells(change)
-    return (f"{_MARKS[change.action]} {model}", *rest)
-
-
 def _what(change: ModelChange) -> str:
     names = [each.field for each in change.fields]
     if change.action is not Action.REPLACE or not names:

@@ -12,7 +12,7 @@ from reconciler.domain.observed import ForeignProcess, ReplicaState
 from reconciler.domain.status import GpuUse, ModelState
 from reconciler.planning.planner import plan
 from reconciler.planning.status import UNKNOWN, status
-from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation, uuid
+from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation, shards_of, uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,3 +134,21 @@ def test_gpus_of_a_node_are_used_when_a_replica_or_a_foreign_process_holds_them(
     assert [(node.name, node.reachable) for node in found.nodes] == [("n1", True), ("n2", False)]
     assert found.nodes[0].gpus == {"h100-80gb": GpuUse(used=1, total=2), "l40s": GpuUse(used=1, total=1)}
     assert found.nodes[1].gpus == {"h100-80gb": GpuUse(used=0, total=4)}
+
+
+def test_a_replica_over_two_nodes_is_one_and_ready_when_both_parts_are() -> None:
+    model = a_model(profile={"nodes": 2})
+    nodes = [a_node("n1"), a_node("n2")]
+    shards = (*shards_of("n1", [0]), *shards_of("n2", [0]))
+
+    def counts(second: ReplicaState) -> tuple[int, int, int]:
+        parts = [
+            heard(node, a_replica(model, 0, node.name, [0], state, entry={"shards": shards}))
+            for node, state in zip(nodes, (ReplicaState.READY, second), strict=True)
+        ]
+        desired, observed = a_desired([model], nodes), observation(*parts)
+        (found,) = status(desired, observed, plan(desired, observed, (), NOON), "c1").models
+        return found.desired, found.ready, found.updated
+
+    assert counts(ReplicaState.READY) == (1, 1, 1)
+    assert counts(ReplicaState.STARTING) == (1, 0, 0)
