@@ -2,7 +2,7 @@
 # Everything is installed into .venv; what is installed there already is not installed again.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stop test test-real lint types layers workflows bench constraints clean
+.PHONY: help demo demo-stop test search test-real lint types layers workflows bench constraints clean
 
 # The first Python on PATH that is new enough; `make PYTHON=… demo` chooses another.
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
@@ -28,6 +28,7 @@ help:
 	@echo 'make demo         serve the model that cluster/ declares, and ask it one question'
 	@echo 'make demo-stop    stop what the demo started: its agent and its engines'
 	@echo 'make test         lint, types, layers, workflows and all tests'
+	@echo 'make search       every property on examples of its own choice, other ones each time; TIMES=10 for ten rounds'
 	@echo 'make test-real    the real engines through everything: half an hour, and 4 GB for vLLM on CPUs'
 	@echo 'make bench        measure what has a budget (figures only, nothing fails)'
 	@echo 'make constraints  refresh constraints.txt from pyproject.toml'
@@ -48,6 +49,13 @@ demo-stop: $(BIN)/.installed-demo
 # The tests get a state directory of their own: they never meet a demo that is running, nor a person's fleet.
 test: lint types layers workflows
 	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" python -m pytest
+
+# `make test` tries the same examples each time; a failure here prints how to see it again, and becomes a case file.
+TIMES ?= 1
+search: $(BIN)/.installed-dev
+	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && for round in $$(seq $(TIMES)); do \
+		RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" \
+			python -m pytest -q -m 'hypothesis and not real' --hypothesis-profile search || exit 1; done
 
 # The last three are in `make test` too, where they skip what needs a vLLM.
 REAL := tests/real tests/engines/test_vllm.py tests/engines/test_vllm_nodes.py tests/agent/test_real_vllm.py

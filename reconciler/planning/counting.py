@@ -139,6 +139,16 @@ class ModelSlots:
     slots: tuple[Slot, ...]
     budget: Budget
 
+    def waits_for_stop(self, slot: Slot) -> bool:
+        """Whether what fills this slot, new or restored, starts only when what it succeeds has left.
+
+        Beside what is still stopping it would be a surge, and needs the budget of one. Broken replicas gate nothing.
+        """
+        if not slot.held or any(held.state in {ReplicaState.FAILED, ReplicaState.UNHEALTHY} for held in slot.spent):
+            return False
+        policy = self.aim.policy
+        return policy.strategy is Strategy.IN_PLACE or self.budget.excess >= policy.max_surge
+
 
 def count(aims: Mapping[str, Aim], matched: Iterable[Held], desired: Desired) -> tuple[ModelSlots, ...]:
     """The slots of every planned model: 0 to count - 1, and every further one that a replica holds.

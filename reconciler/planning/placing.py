@@ -49,7 +49,7 @@ def place(models: Sequence[ModelSlots], draft: Draft) -> None:
             if slot.failed:
                 _try_again(model, slot, slot.failed[0], draft)
             elif failure is not None:
-                _after_failure(slot, failure, draft)
+                _after_failure(model, slot, failure, draft)
             elif slot.served:
                 continue  # it is replaced, not filled
             elif stalled and not _serves_somewhere(model):
@@ -62,10 +62,10 @@ def place(models: Sequence[ModelSlots], draft: Draft) -> None:
         _explain(model, [slot for slot in draft.unplaced if slot.aim is model.aim], draft)
 
 
-def _after_failure(slot: Slot, failure: Failure, draft: Draft) -> None:
+def _after_failure(model: ModelSlots, slot: Slot, failure: Failure, draft: Draft) -> None:
     """What is wanted failed here: what serves goes on, else what served before is started again."""
     say_failed(slot, failure, draft)
-    if not slot.served and not restore(slot, failure, draft):
+    if not slot.served and not restore(model, slot, failure, draft):
         _enter(slot, waiting("the same launch failed here"), None, draft)
 
 
@@ -124,8 +124,7 @@ def _try_again(model: ModelSlots, slot: Slot, held: Held, draft: Draft) -> None:
 def _fill(model: ModelSlots, slot: Slot, draft: Draft, preference: Preference, *, full: bool) -> bool:
     """Start a replica for a slot in which nothing serves; True when there is no room for this model any more."""
     forecast, aim = draft.forecast, slot.aim
-    is_broken = any(held.state in {ReplicaState.FAILED, ReplicaState.UNHEALTHY} for held in slot.spent)
-    is_held_back = bool(slot.held) and not is_broken and not _may_stand_beside(model)
+    is_held_back = model.waits_for_stop(slot)
     leaving = [node for held in slot.held for node in held.replica.entry.placement.nodes]
     seat = None
     if not is_held_back and not full:
@@ -159,12 +158,6 @@ def _make_room(slot: Slot, models: Sequence[ModelSlots], draft: Draft) -> bool:
 
 def _after_stop(on: tuple[str, ...], model: str) -> Schedule:
     return waiting(f"after {spoken(on, model)} has stopped", on)
-
-
-def _may_stand_beside(model: ModelSlots) -> bool:
-    """Whether a successor may start while what it succeeds is still stopping: a surge, within the budget of surges."""
-    policy = model.aim.policy
-    return policy.strategy is not Strategy.IN_PLACE and model.budget.excess < policy.max_surge
 
 
 def _enter(slot: Slot, schedule: Schedule, after: Successor | None, draft: Draft) -> None:

@@ -73,19 +73,22 @@ def give_way(model: ModelSlots, slot: Slot, failed: Held, draft: Draft) -> bool:
     return True
 
 
-def restore(slot: Slot, failure: Failure, draft: Draft) -> bool:
+def restore(model: ModelSlots, slot: Slot, failure: Failure, draft: Draft) -> bool:
     """Fill a slot whose launch has failed with what served before it; False where that is not possible."""
     good = draft.history.good(slot, failure.launch.digest)
     if good is None:
         return False
     seat = _seat(good)
-    after = draft.start(slot, seat) if _is_free(draft.forecast.now, seat) else None
+    is_now = not model.waits_for_stop(slot) and _is_free(draft.forecast.now, seat)
+    after = draft.start(slot, seat) if is_now else None
     schedule = NOW
     if after is None:
         if not _is_free(draft.forecast.later, seat):
             return False
         schedule = _after_stop(slot)
         after = draft.promise(slot, seat, reserve=True)
+    else:
+        model.budget.excess += bool(slot.held)
     draft.decide(
         slot,
         Action.CREATE,

@@ -2,7 +2,8 @@
 
 `models` and `nodes` take what `tests.builders` takes. A replica is `{slot, gpus, state, for, was}` under its node:
 `was` overrides what its model says now, and so makes it outdated; `parts` are the GPUs of all its nodes where it has
-several, and it is written under each that reports it. `unreachable` nodes say what they last said.
+several, and it is written under each that reports it. `last_good` are replicas that once were ready. `unreachable`
+nodes say what they last said.
 """
 
 from __future__ import annotations
@@ -233,6 +234,8 @@ def _node(desired: Desired, name: str, raw: dict[str, Any], models: dict[str, An
         in_a_row, last_for = raw["failed_starts"]
         fields["failed_starts"] = FailedStarts(in_a_row=in_a_row, last_for=timedelta(seconds=last_for))
     fields["failed_launches"] = tuple(_failed(each, models) for each in raw.get("failed") or ())
+    if "last_good" in raw:
+        fields["last_good"] = tuple(_replica(name, each, models).entry for each in raw["last_good"])
     return heard(node, *_replicas(name, raw, models), gpus=gpus, **fields)
 
 
