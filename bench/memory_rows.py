@@ -111,6 +111,8 @@ SKIPPED: dict[str, Row] = {
     },
 }
 """What these uploads leave in 16 bit."""
+STATED: dict[str, Row] = {"Qwen/Qwen3.5-27B": {"mamba_ssm_dtype": "float32"}}
+"""What published configs say of the text model and the list of shapes leaves out (Qwen3.5, Qwen3.6: config.json)."""
 UNTOLD = "unknown"
 """Packed files whose parts nobody states."""
 VERSIONS = {"m082": "0.6.4", "m083": "0.6.4", "m084": "0.6.4", "m088": "0.3.3"}
@@ -155,6 +157,8 @@ def compact(folder: Path) -> Row:
             config, size = tool.config(models[name], kind), _bytes(models[name], kind)
             if name in towers and not models[name].get("vision"):  # the list of shapes has no tower there
                 config = towers[name] | {key: config[key] for key in ("quantization_config",) if key in config}
+            if name in STATED:
+                config["text_config"] |= STATED[name]
             if (left := SKIPPED.get(row["model"])) is not None:
                 config["quantization_config"] = tool.QUANT[kind] | left
         elif name in MORE:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from reconciler.sizing.memory_ask import MemoryAsk
 
 FLOAT32 = 4
-_WIDE_BY_DEFAULT = ("nemotron_h",)
-"""vLLM keeps Nemotron-H's state in float32 where its config says nothing (models/config.py)."""
+_WIDE_BY_DEFAULT = ("nemotron_h", "qwen3_5")
+"""Float32 where the config says nothing: of Nemotron-H vLLM keeps it so (models/config.py). Every published config of
+Qwen3.5 and 3.6 says float32, so one that is silent was noted down by hand; vLLM itself would take the model's type."""
 _READ_FROM_CONFIG = ("nemotron_h", "qwen3_5", "qwen4")
 """The families whose config vLLM asks for the type of the state; the others take the model's own type."""
 

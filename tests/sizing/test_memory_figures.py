@@ -65,8 +65,7 @@ def test_tokens_from_the_printed_cache() -> None:
     errors = Errors.of(rows(), lambda each: each.tokens_error)
 
     assert errors.nine_in_ten <= 0.001
-    # m123, a hybrid on vLLM 0.21, is 2.2 % off: its cause is not known
-    assert [each.row["id"] for error, each in errors.found if abs(error) > 0.015] == ["m123"]
+    assert errors.worst <= 0.015
 
 
 def test_tokens_of_the_whole_budget_in_the_sweep() -> None:
