@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from reconciler.gate.beside import Beside
+from reconciler.gate.capacity import Inventory
 from reconciler.gate.together import Together
 from reconciler.placement.needs import minimum_of
 from reconciler.planning.aim import importance
@@ -31,8 +32,9 @@ ROOM_RULES = frozenset({"rollout/no-surge-room", "rollout/outage"})
 
 @dataclass(slots=True)
 class Room:
-    """One tree's packings; what is asked of them is kept."""
+    """One tree's nodes and its packings; what is asked of them is kept."""
 
+    inventory: Inventory
     together: Together
     beside: Beside
     told: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
@@ -50,14 +52,14 @@ def room_of(desired: Desired, earlier: Room | None = None) -> Room:
     """The room of a tree; `earlier` is that of one with the same cluster.yaml and nodes."""
     if earlier is None:
         together = Together(desired)
-        return Room(together, Beside(together))
+        return Room(Inventory(desired.nodes), together, Beside(together))
     if _stand_alike(earlier.together.desired, desired):
         # Of the tree at hand, so that no older one stays in memory. Ways out of a conflict are asked for anew.
         earlier.together.desired, earlier.together.asked = desired, 0
         return earlier
     together = Together(desired)
     together.bins, together.bins_in_service = earlier.together.bins, earlier.together.bins_in_service
-    return Room(together, Beside(together))
+    return Room(earlier.inventory, together, Beside(together))
 
 
 def _stand_alike(before: Desired, after: Desired) -> bool:

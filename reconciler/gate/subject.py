@@ -131,15 +131,16 @@ def context_of(
     `replaced` and `removal` say what changes against `base`, where there is one; `room` is that of an earlier tree with
     the same nodes.
     """
+    here = room_of(desired, room) if inventory_read else None
     return Context(
         desired=desired,
         broken=broken,
-        inventory=Inventory(desired.nodes) if inventory_read else None,
+        inventory=None if here is None else here.inventory,
         models=desired.models,
         uses=tuple(_uses(desired)),
         nodes=desired.nodes,
         knowledge=Knowledge(desired),
-        room=room_of(desired, room) if inventory_read else None,
+        room=here,
         unreadable_locks=unreadable_locks,
         base=base,
         replaced=replaced,

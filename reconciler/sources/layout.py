@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import assert_never
+from typing import Literal, assert_never
 
 from reconciler.domain.finding import Severity
 from reconciler.sources.fault import Fault, YamlRule
@@ -34,9 +34,10 @@ def role_of(file: TreeFile) -> Role | Fault:
     return _refusal(file) or _placed(file.path)
 
 
+@lru_cache(maxsize=FILES_LIMIT)
 def stem_of(path: str) -> str:
     """The name that a file's name gives: `models/a/llama.yaml` → llama."""
-    # As PurePosixPath(path).stem, without making one: it is asked of every file, on every look at a commit.
+    # As PurePosixPath(path).stem, without making one, and kept: it is asked of every file on every look at a commit.
     name = path.rpartition("/")[2]
     end = name.rfind(".")
     return name[:end] if 0 < end < len(name) - 1 else name
@@ -44,20 +45,8 @@ def stem_of(path: str) -> str:
 
 def _refusal(file: TreeFile) -> Fault | None:
     """Why a file is not even looked at."""
-    name = file.path.rpartition("/")[2]
-    match file.kind:
-        case FileKind.SYMLINK if name.startswith(_EDITOR_LOCK):
-            return _ignored()
-        case FileKind.SYMLINK:
-            return Fault(YamlRule.NOT_A_FILE, "symlinks are refused", "put the file itself here")
-        case FileKind.SUBMODULE:
-            return Fault(YamlRule.NOT_A_FILE, "a repository inside the cluster directory is refused", "move it out")
-        case FileKind.OTHER:
-            return Fault(YamlRule.NOT_A_FILE, "this is a device, socket or FIFO, not a file", "remove it")
-        case FileKind.FILE:
-            pass
-        case _ as never:
-            assert_never(never)
+    if file.kind is not FileKind.FILE:
+        return _no_file(file.path, file.kind)
     if not file.path.isprintable():
         hint = "rename it"
         return Fault(YamlRule.NOT_A_FILE, "the file's name holds control characters or is not UTF-8", hint)
@@ -69,6 +58,20 @@ def _refusal(file: TreeFile) -> Fault | None:
         hint = "keep files of the cluster directory out of Git LFS (.gitattributes)"
         return Fault(YamlRule.NOT_A_FILE, "this is a Git LFS pointer, not the file itself", hint, 1, 1)
     return None
+
+
+def _no_file(path: str, kind: Literal[FileKind.SYMLINK, FileKind.SUBMODULE, FileKind.OTHER]) -> Fault:
+    match kind:
+        case FileKind.SYMLINK if path.rpartition("/")[2].startswith(_EDITOR_LOCK):
+            return _ignored()
+        case FileKind.SYMLINK:
+            return Fault(YamlRule.NOT_A_FILE, "symlinks are refused", "put the file itself here")
+        case FileKind.SUBMODULE:
+            return Fault(YamlRule.NOT_A_FILE, "a repository inside the cluster directory is refused", "move it out")
+        case FileKind.OTHER:
+            return Fault(YamlRule.NOT_A_FILE, "this is a device, socket or FIFO, not a file", "remove it")
+        case _ as never:
+            assert_never(never)
 
 
 @lru_cache(maxsize=FILES_LIMIT)

@@ -174,7 +174,10 @@ def _take_pool(cluster: _Cluster, file: TreeFile, shown: str) -> None:
     if first.spec is not pool:
         _namesake(cluster, shown, ("pool",), f"pool {pool.pool}", first.file)
     cluster.report.add_problems(shown, pool_inconsistencies(pool))
-    nodes, faults = nodes_of(pool, shown, cluster.report.documents[shown], NODES_LIMIT - len(cluster.nodes))
+    document, limit = cluster.report.documents[shown], NODES_LIMIT - len(cluster.nodes)
+    nodes, faults = cluster.readings.follows(
+        ("nodes", file.data, shown, limit), lambda: nodes_of(pool, shown, document, limit)
+    )
     cluster.nodes += nodes
     for fault in faults:
         cluster.report.add(shown, fault)

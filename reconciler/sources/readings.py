@@ -18,7 +18,7 @@ from reconciler.sources.recent import Recent
 from reconciler.sources.text import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from pydantic import BaseModel
 
@@ -30,6 +30,7 @@ _SUSPECT = re.compile(r"key|secret|passw|credential|bearer|token(?!s\b|iz)")
 file with one of these words is read again instead, which costs 0.1 ms."""
 
 Spec = TypeVar("Spec", bound="BaseModel")
+Value = TypeVar("Value")
 
 
 class Readings:
@@ -39,6 +40,7 @@ class Readings:
         """`values` are those of an earlier process, as `plain_values` gave them."""
         self._values = values or {}
         self._files: Recent[tuple[str, bytes], Reading[Any]] = Recent()
+        self._following: Recent[Hashable, Any] = Recent()
 
     def yaml(self, spec: type[Spec], data: bytes) -> Reading[Spec]:
         """What `reading.read` says of these bytes."""
@@ -48,9 +50,16 @@ class Readings:
         """What `locks.read_lock` says of these bytes."""
         return self._reading("", data, lambda: read_lock(data))
 
+    def follows(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """What follows from files alone, as `key` names them by content: made once, and kept while it is in use."""
+        found = self._following.find(key)
+        # A key names what was asked too, so what is found under it is of that type.
+        return cast("Value", found) if found is not None else self._following.keep(key, make())
+
     def turn(self) -> None:
         """A tree was read: what it did not hold, nor the one before it, is forgotten."""
         self._files.turn()
+        self._following.turn()
 
     def plain_values(self) -> dict[str, Any]:
         """What may be written down of the files in use: see above."""
