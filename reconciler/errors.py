@@ -65,7 +65,10 @@ class NodeError(ReconcilerError):
 
 
 class NodeUnreachable(NodeError):
-    """The node did not answer; what runs there is unknown, not gone. `refused`: its port or socket said no at once."""
+    """The node did not answer; what runs there is unknown, not gone.
+
+    `refused`: no connection came about, and that was told at once, which may be an agent that is just restarting.
+    """
 
     def __init__(self, node: str, message: str, *, hint: str | None = None, refused: bool = False) -> None:
         super().__init__(node, message, hint=hint)

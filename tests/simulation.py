@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from reconciler.domain.assignment import RunEntry, StopEntry
-from reconciler.domain.observed import FailedLaunch, Observation, ObservedReplica, ReachableNode, ReplicaState
+from reconciler.domain.observed import Observation, ObservedReplica, ReachableNode, ReplicaState
+from reconciler.fleet.simulated_memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,10 +52,8 @@ class Simulation:
     now: float = 0.0
     replicas: dict[str, dict[str, Simulated]] = field(default_factory=dict)
     """By node and id, of the nodes that answer."""
-    good: dict[str, dict[str, RunEntry]] = field(default_factory=dict)
-    """By node and slot, what reached ready there last."""
-    failed: dict[str, dict[tuple[str, str], FailedLaunch]] = field(default_factory=dict)
-    """By node, slot and launch digest."""
+    memory: dict[str, Memory] = field(default_factory=dict)
+    """By node, what its agent remembers."""
 
     @classmethod
     def of(cls, observed: Observation, **fields: float | Callable[[RunEntry], str | None]) -> Simulation:
@@ -65,11 +64,7 @@ class Simulation:
                 replica.id: simulation._entered(replica, -replica.state_for.total_seconds())
                 for replica in node.replicas
             }
-            served = [replica.entry for replica in node.replicas if replica.ever_ready]
-            simulation.good[node.name] = {_slot(entry): entry for entry in (*node.last_good, *served)}
-            simulation.failed[node.name] = {
-                (f"{each.model}/{each.ordinal}", each.digest): each for each in node.failed_launches
-            }
+            simulation.memory[node.name] = Memory.of(node)
         return simulation
 
     def observe(self) -> Observation:
@@ -128,7 +123,10 @@ class Simulation:
             holders = [each.id for each in held.values() if wanted & each.seen.entry.placement.gpu_uuids]
             if holders:
                 raise Refused(f"{entry.id} wants GPUs of {', '.join(holders)}")
-            held[entry.id] = self._launched(ObservedReplica(entry=entry, state=ReplicaState.STARTING))
+            seen = ObservedReplica(
+                entry=entry, state=ReplicaState.STARTING, ever_ready=self.memory[node].was_ready(entry.digest)
+            )
+            held[entry.id] = self._launched(seen)
             yield f"run {entry.id} on {node}"
         elif entry.attempt > known.seen.entry.attempt:
             if known.seen.state is not ReplicaState.FAILED:
@@ -177,14 +175,10 @@ class Simulation:
                 held[each.id] = replace(each, ends=None)
 
     def _remember(self, node: str, entry: RunEntry, why: str | None) -> None:
-        slot, digest = _slot(entry), entry.digest
-        self.failed[node].pop((slot, digest), None)
         if why is None:
-            self.good[node][slot] = entry
+            self.memory[node].came_up(entry, self.load_seconds)
         else:
-            self.failed[node][slot, digest] = FailedLaunch(
-                model=entry.model, ordinal=entry.ordinal, digest=digest, retry=entry.retry, failure=why
-            )
+            self.memory[node].came_to_nothing(entry, why, self.now)
 
     def _ready(self, seen: ObservedReplica) -> Simulated:
         update = {
@@ -205,8 +199,9 @@ class Simulation:
         }
         return Simulated(seen.model_copy(update=update), self.now)
 
-    def _seen(self, each: Simulated) -> ObservedReplica:
-        update: dict[str, timedelta] = {"state_for": timedelta(seconds=self.now - each.began)}
+    def _seen(self, node: str, each: Simulated) -> ObservedReplica:
+        update: dict[str, timedelta | bool] = {"state_for": timedelta(seconds=self.now - each.began)}
+        update["ever_ready"] = each.seen.ever_ready or self.memory[node].was_ready(each.seen.entry.digest)
         if each.seen.idle_for is not None:  # nobody asks anything in the course
             update["idle_for"] = each.seen.idle_for + timedelta(seconds=self.now - max(each.began, 0.0))
         return each.seen.model_copy(update=update)
@@ -214,15 +209,16 @@ class Simulation:
     def _report(self, node: NodeObservation) -> NodeObservation:
         if not isinstance(node, ReachableNode):
             return node
-        replicas = tuple(self._seen(each) for _, each in sorted(self.replicas[node.name].items()))
-        held = self.replicas[node.name]
-        good = tuple(entry for _, entry in sorted(self.good[node.name].items()) if entry.id not in held)
-        failed = tuple(each for _, each in sorted(self.failed[node.name].items()))
-        return node.model_copy(update={"replicas": replicas, "last_good": good, "failed_launches": failed})
-
-
-def _slot(entry: RunEntry) -> str:
-    return f"{entry.model}/{entry.ordinal}"
+        replicas = tuple(self._seen(node.name, each) for _, each in sorted(self.replicas[node.name].items()))
+        memory, held = self.memory[node.name], self.replicas[node.name]
+        told = {
+            "replicas": replicas,
+            "load_times": memory.told_loads(),
+            "last_good": tuple(each for each in memory.last_good if each.id not in held),
+            "failed_launches": memory.failed_launches,
+            "failed_starts": memory.told_starts(self.now),
+        }
+        return node.model_copy(update=told)
 
 
 def without_adapters(entry: RunEntry) -> RunEntry:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from reconciler.domain.intent import IntentKind
-from reconciler.domain.observed import ForeignProcess, ObservedReplica, ReplicaState
+from reconciler.domain.observed import FailedLaunch, FailedStarts, ForeignProcess, ObservedReplica, ReplicaState
 from tests.builders import (
     H100,
     a_desired,
@@ -165,7 +165,8 @@ def fleets(draw: st.DrawFn, *, calm: bool = False) -> Fleet:
     if draw(st.integers(0, 5)) == 0 and len(wanted) == len(NAMES):
         wanted[-1] = wanted[-1].model_copy(update={"moved": "gone"})
     limit = draw(st.sampled_from(["100%"] if calm else ["100%", "20%", 0]))
-    limits = {"models_removed": limit, "replicas_removed": limit}
+    at_once = draw(st.sampled_from(["10%", "10%", 1, 2]))
+    limits = {"models_removed": limit, "replicas_removed": limit, "concurrent_starts": at_once}
     allow_empty = draw(st.booleans())
     models_ = wanted if draw(st.integers(0, 9)) or calm else []
     desired = a_desired(models_, known, allow_empty=allow_empty, limits=limits)
@@ -188,7 +189,28 @@ def _observed(
                 gpus = tuple(gpu.model_copy(update={"used_mib": 9_000 * (gpu.uuid == odd)}) for gpu in gpus)
             case _:
                 gpus = tuple(gpu.model_copy(update={"answers": gpu.uuid != odd}) for gpu in gpus)
-    return heard(node, *held, gpus=gpus, foreign=foreign)
+    if held and not calm and draw(st.integers(0, 4)) == 0:
+        silent = draw(st.sampled_from(sorted(gpu.uuid for gpu in gpus) or [""]))
+        gpus = tuple(gpu.model_copy(update={"answers": gpu.answers and gpu.uuid != silent}) for gpu in gpus)
+    failed_starts = FailedStarts(in_a_row=3) if not calm and draw(st.integers(0, 9)) == 0 else None
+    return heard(
+        node, *held, gpus=gpus, foreign=foreign, failed_starts=failed_starts, failed_launches=_failed_launches(held)
+    )
+
+
+def _failed_launches(held: list[ObservedReplica]) -> tuple[FailedLaunch, ...]:
+    """What an agent remembers of launches that never came up."""
+    return tuple(
+        FailedLaunch(
+            model=each.entry.model,
+            ordinal=each.entry.ordinal,
+            digest=each.entry.digest,
+            retry=each.entry.retry,
+            failure="out of memory",
+        )
+        for each in held
+        if each.state is ReplicaState.FAILED and not each.ever_ready
+    )
 
 
 def turned(fleet: Fleet) -> Fleet:

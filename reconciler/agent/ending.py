@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from reconciler.agent import lifecycle
 from reconciler.agent.causes import why_ended
+from reconciler.engines.base import Health
 
 if TYPE_CHECKING:
     from reconciler.agent.replica import Replica
@@ -18,6 +20,12 @@ GROUP_CHECK = 0.05
 
 FOR_EVER = 3_600.0
 """Seconds between looks at what only an event can change; the event wakes it."""
+
+LEADER_CHECK = 5.0
+"""Seconds between looks at a leader that goes on without one of its ranks."""
+
+LEADER_ANSWERS_WITHIN = timedelta(seconds=3)
+"""As for any look at an engine that serves."""
 
 STUBBORN_KILLS = 50
 """SIGKILLs without effect, some ten seconds, after which a person should know: it waits inside the kernel."""
@@ -38,8 +46,13 @@ async def ended(replica: Replica) -> float:
     return GROUP_CHECK
 
 
-def rest(replica: Replica) -> float:
-    """Failed: make sure that nothing of it is left, and launch it again when its time has come."""
+async def rest(replica: Replica) -> float:
+    """Failed: make sure that nothing of it is left, and launch it again when its time has come.
+
+    A part of a replica over several nodes only once its leader does not serve: an engine never takes one of its ranks
+    back. One that goes on answering without it is for the planner, which launches all parts again; the part stays
+    failed, so that it is seen.
+    """
     if not group_gone(replica):
         return GROUP_CHECK
     retry_at = replica.record.retry_seconds_at
@@ -48,8 +61,27 @@ def rest(replica: Replica) -> float:
     now = replica.now()
     if now.seconds < retry_at:
         return retry_at - now.seconds
-    replica.put(lifecycle.again(replica.record, now))
+    failed = replica.record
+    if not replica.leads() and await _leader_serves(replica):
+        return LEADER_CHECK
+    if replica.record == failed:  # it was not told anything else meanwhile
+        replica.put(lifecycle.again(failed, replica.now()))
     return 0.0
+
+
+async def _leader_serves(replica: Replica) -> bool:
+    engine = replica.engine()
+    if engine is None:
+        return False
+    probe = engine.liveness()
+    answer = await replica.ask(probe, LEADER_ANSWERS_WITHIN)
+    return engine.judge(replica.record.entry.declaration, probe, answer).health is Health.OK
+
+
+def leader_gone(replica: Replica) -> str:
+    """Why a part is ended although its own process runs."""
+    leader, seconds = replica.record.entry.placement.nodes[0], replica.leader_gone_for()
+    return f"its leader on {leader} has not listened for {seconds:.0f} s; it is launched again with it"
 
 
 def group_gone(replica: Replica) -> bool:

@@ -14,7 +14,7 @@ from reconciler.agent.drivers.base import ProcessSpec
 from reconciler.agent.inventory import declared_gpus, numa_nodes
 from reconciler.agent.launch_files import launch_directory, write_launch_files
 from reconciler.agent.secret_files import resolve_env
-from reconciler.agent.weight_files import adapter_rank, size_of
+from reconciler.agent.weight_files import adapter_rank, size_of, vocabulary_bytes
 from reconciler.domain.port_blocks import PORT_BLOCK
 from reconciler.engines.base import Site
 from reconciler.engines.devices import vendor_of
@@ -59,6 +59,8 @@ class Weights:
     model_bytes: int | None = None
     adapter_ranks: Mapping[str, int] = field(default_factory=dict)
     """By adapter name, as far as their files tell."""
+    vocabulary_bytes: int | None = None
+    """Of embedding and output head, for a replica on CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def locate_weights(entry: RunEntry, locate: Callable[[str], Path]) -> Weights:
         adapters=adapters,
         model_bytes=size_of(model),
         adapter_ranks={name: rank for name, path in adapters.items() if (rank := adapter_rank(path)) is not None},
+        vocabulary_bytes=vocabulary_bytes(model) if declaration.gpu_class is None else None,
     )
 
 
@@ -206,6 +209,7 @@ def prepare(
         rank=own_rank(entry, config.node),
         cores=cores,
         weight_bytes=weights.model_bytes,
+        vocabulary_bytes=weights.vocabulary_bytes,
         adapter_ranks=weights.adapter_ranks,
         cache_dir=str(cache_directory(declaration, config)),
         directory=str(directory),

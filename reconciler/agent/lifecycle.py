@@ -56,7 +56,7 @@ def reassigned(record: ReplicaRecord, entry: RunEntry, moment: Moment) -> Replic
 
 
 def is_part(entry: RunEntry) -> bool:
-    """Whether other nodes run parts of it too: then it is repaired by the planner, all parts at once, or not at all."""
+    """Whether other nodes run parts of it too: then they are launched again together, whoever does it."""
     return len(entry.placement.shards) > 1
 
 
@@ -78,6 +78,7 @@ def launching(
         cores=cores,
         adapters=record.entry.declaration.adapters,
         launched_seconds_at=moment.seconds,
+        ready_seconds_at=None,
         failure=None,
     )
 
@@ -120,19 +121,16 @@ def recovered(record: ReplicaRecord, moment: Moment) -> ReplicaRecord:
 def ended(record: ReplicaRecord, why: str, moment: Moment, *, ever_ready: bool) -> ReplicaRecord:
     """Its launch ended unasked. What has been ready on this node is tried again after a while; what never was, is not.
 
-    Nor is a part of a replica over several nodes: the other parts have to be launched again with it.
-
     The process identity stays: the rest of its group holds the GPUs until it is gone.
     """
     failures = served(record, moment).failures_in_a_row + 1
-    retries = ever_ready and not is_part(record.entry)
     return _entered(
         record,
         ReplicaState.FAILED,
         moment,
         failure=why,
         failures_in_a_row=failures,
-        retry_seconds_at=moment.seconds + retry_delay(failures).total_seconds() if retries else None,
+        retry_seconds_at=moment.seconds + retry_delay(failures).total_seconds() if ever_ready else None,
     )
 
 

@@ -11,6 +11,7 @@ import httpx
 from reconciler.engines.base import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import timedelta
 
     from reconciler.engines.base import Probe
@@ -47,12 +48,15 @@ class Prober:
         """Send one probe to the engine at this base URL and read at most `MAX_BODY_BYTES` of the answer.
 
         `key` goes with it as a bearer token.
-        Network trouble, an answer that is no HTTP and a whole exchange longer than `timeout` give status None.
+        Network trouble, an answer that is no HTTP and a whole exchange longer than `timeout` give status None; a port
+        on which nothing listens is told apart.
         """
         seconds = timeout.total_seconds()
         try:
             with anyio.fail_after(seconds):
                 return await self._exchange(url.rstrip("/") + probe.path, probe, seconds, key)
+        except httpx.ConnectError as error:
+            return Answer(None, refused=all(isinstance(each, ConnectionRefusedError) for each in _roots(error)))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
             return Answer(None)
 
@@ -76,3 +80,15 @@ class Prober:
     async def aclose(self) -> None:
         """Close what is open."""
         await self._client.aclose()
+
+
+def _roots(error: BaseException) -> Iterator[BaseException]:
+    """What an error began with; of a name with several addresses, what each of them answered."""
+    before = error.__cause__ or error.__context__
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _roots(each)
+    elif before is not None:
+        yield from _roots(before)
+    else:
+        yield error

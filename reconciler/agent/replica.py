@@ -70,6 +70,10 @@ class Watch:
     """When those that it lacks are tried again, on the monotonic clock."""
     wrong: str | None = None
     """What was wrong with its last answer, while it answers wrongly."""
+    token_at: float | None = None
+    """When it was last asked for a token while it serves, on the monotonic clock."""
+    refused_since: float | None = None
+    """Since when nothing listens where it is asked, on the monotonic clock; None while somebody does."""
 
 
 class Replica:
@@ -165,7 +169,7 @@ class Replica:
             case ReplicaState.READY | ReplicaState.UNHEALTHY:
                 return await serving.serve(self)
             case ReplicaState.FAILED:
-                return ending.rest(self)
+                return await ending.rest(self)
             case ReplicaState.DRAINING | ReplicaState.STOPPING:
                 raise AssertionError(f"{self.record.id} is {self.record.state} and was not asked to stop")
             case unknown:
@@ -229,8 +233,18 @@ class Replica:
         if self.record.url is None:
             return Answer(None)
         with anyio.CancelScope() as self._asking:
-            return await self.tools.prober.send(self.record.url, probe, within, self.watch.key)
+            answer = await self.tools.prober.send(self.record.url, probe, within, self.watch.key)
+            if not answer.refused:
+                self.watch.refused_since = None
+            elif self.watch.refused_since is None:
+                self.watch.refused_since = self.now().seconds
+            return answer
         return Answer(None)
+
+    def leader_gone_for(self) -> float:
+        """Seconds for which nothing has listened where its leader answers; 0 for what leads, which knows its own."""
+        since = self.watch.refused_since
+        return 0.0 if self.leads() or since is None else self.now().seconds - since
 
     def alive(self) -> bool:
         """Whether its process runs."""

@@ -147,11 +147,15 @@ async def start(replica: Replica) -> float:
 def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
     """Why to wait no longer; None while it may still become ready.
 
-    What only computes is as well as its leader: when that has waited for too long, its own agent says so.
+    What only computes is as well as its leader: when that has waited for too long, its own agent says so. One that
+    served before is ended here as well where no leader has listened for as long as that: it may wait for the process
+    that led when it was launched.
     """
-    if not replica.leads():
-        return None
     watch, now = replica.watch, replica.now().seconds
+    allowed = replica.record.entry.ready_timeout.total_seconds()
+    if not replica.leads():
+        lost = min(replica.leader_gone_for(), now - watch.progress_at) >= allowed
+        return ending.leader_gone(replica) if lost and replica.home.was_ready(replica.record.entry.digest) else None
     if verdict.health is Health.WRONG:
         watch.wrong_since = now if watch.wrong_since is None else watch.wrong_since
         watch.wrong = f"it answers, and not as this replica should: {verdict.detail}"
@@ -161,7 +165,6 @@ def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
         watch.wrong_since = watch.wrong = None
     if verdict.health is Health.LOADING and watch.gauges.stage is None:
         replica.say(verdict.detail or "loading")
-    allowed = replica.record.entry.ready_timeout.total_seconds()
     if now - watch.progress_at >= allowed:
         told = ", ".join(each for each in (watch.gauges.stage, watch.gauges.progress) if each)
         seen = told or verdict.detail or "no answer"

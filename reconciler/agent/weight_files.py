@@ -1,15 +1,24 @@
-"""What a launch needs to know of weights beyond where they are: their size, and the rank of an adapter."""
+"""What a launch needs to know of weights beyond where they are: their size, parts of it, and an adapter's rank."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+from reconciler.errors import WeightsError
+from reconciler.weights.disk import DiskFiles
+from reconciler.weights.meter import Meter
+from reconciler.weights.safetensors_header import read_tensors
+from reconciler.weights.tensor_names import checkpoint_place
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 """Of weights, the preferred first: a directory may hold the same weights in two forms, and one is loaded."""
+
+_VOCABULARY = ("embedding", "output_head")
+"""Groups of tensors as long as the vocabulary."""
 
 _ADAPTER_CONFIG = "adapter_config.json"
 
@@ -26,6 +35,20 @@ def size_of(path: Path) -> int | None:
     except OSError:
         return None
     return None
+
+
+def vocabulary_bytes(path: Path) -> int | None:
+    """Bytes of the embedding and the output head in a directory of safetensors; None where its files do not tell."""
+    if not path.is_dir():
+        return None
+    files = DiskFiles(path, str(path), named=None, version=None, meter=Meter())
+    try:
+        tensors = [
+            each for name in files.paths() if name.endswith(".safetensors") for each in read_tensors(files, name)
+        ]
+    except (OSError, WeightsError):
+        return None  # the engine says what is wrong with them
+    return sum(each.bytes for each in tensors if checkpoint_place(each.name)[0] in _VOCABULARY) or None
 
 
 def adapter_rank(path: Path) -> int | None:

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
+from reconciler.cli.bounds import between
 from reconciler.cli.console import Context, Format, leave, out
+
+MOST_TOKENS, MOST_PARTS = 100_000_000, 1_000_000
+"""As the fields of the same names take (`domain.base`, which is not loaded here: it would cost --help 60 ms)."""
 
 
 def register(app: typer.Typer) -> None:
@@ -23,27 +27,35 @@ def fit(
     every: Annotated[bool, typer.Option("--all", help="Every model of the catalog.")] = False,
     declared: Annotated[bool, typer.Option("--declared", help="Only the counts that profiles declare.")] = False,
     tokens: Annotated[
-        int | None, typer.Option("--context", metavar="N", min=1, help="Tokens one request may use.")
+        int | None,
+        typer.Option("--context", metavar="N", callback=between(1, MOST_TOKENS), help="Tokens one request may use."),
     ] = None,
     engine: Annotated[str | None, typer.Option("--engine", metavar="E", help="Only this engine.")] = None,
     gpu_class: Annotated[
         str | None, typer.Option("--gpu-class", metavar="C", help="This GPU class, whether a node has it or not.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", min=1, max=64, help="Only this count.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", metavar="N", callback=between(1, 64), help="Only this count.")
+    ] = None,
     kv_cache_dtype: Annotated[
         str | None, typer.Option("--kv-cache-dtype", metavar="T", help="As if profiles said so.")
     ] = None,
     memory_share: Annotated[
-        float | None, typer.Option("--memory-share", metavar="X", min=0, max=1, help="As if profiles said so.")
+        float | None,
+        typer.Option("--memory-share", metavar="X", callback=between(0, 1), help="As if profiles said so."),
     ] = None,
     max_concurrency: Annotated[
-        int | None, typer.Option("--max-concurrency", metavar="N", min=1, help="As if profiles said so.")
+        int | None,
+        typer.Option("--max-concurrency", metavar="N", callback=between(1, MOST_PARTS), help="As if profiles said so."),
     ] = None,
     engine_version: Annotated[
         str | None, typer.Option("--engine-version", metavar="V", help="As if profiles said version: V.")
     ] = None,
     memory_gib: Annotated[
-        float | None, typer.Option("--memory-gib", metavar="N", min=0.001, help="Host RAM, as if profiles said so.")
+        float | None,
+        typer.Option(
+            "--memory-gib", metavar="N", callback=between(0.001, MOST_PARTS), help="Host RAM, as if profiles said so."
+        ),
     ] = None,
     format: Annotated[Format, typer.Option(help="How to print it.")] = Format.TEXT,  # noqa: A002
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -19,6 +21,9 @@ EXIT_INTERRUPTED = 130
 
 USAGE_IS_FAILURE = frozenset({"plan", "apply"})
 """Commands that answer 1 to wrong usage, since 2 means `changes` to `plan --detailed-exitcode` (design section 4)."""
+
+OUTPUT_LOST = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a write to stdout can end with. Files that a command writes itself have their own messages."""
 
 DEBUG_VARIABLE = "RECONCILER_DEBUG"
 
@@ -64,8 +69,8 @@ def main() -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # Python has none for a descriptor that the caller closed (`>&-`)
                 stream.flush()
-    except BrokenPipeError:  # `reconciler status | head`
-        code = EXIT_FAILED
+    except OSError as error:  # `reconciler status | head`, or a full disk behind `>`
+        code = _lost(error)
     # Nothing is left to do: taking the interpreter apart would cost every command 10 ms, a fifth of --help's budget.
     os._exit(code)
 
@@ -81,14 +86,27 @@ def outcome(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _lost(error: OSError) -> int:
+    """The result went nowhere: said on stderr, except to a pipe whose reader has had enough (`| head`)."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno != errno.EPIPE:
+        from reconciler.cli.console import note  # noqa: PLC0415  # only when something failed
+
+        with suppress(OSError):
+            note(f"error: the result cannot be written: {error.strerror}")
+            note("  fix: free space where the output goes, and run it again")
+    return EXIT_FAILED
+
+
 def _failed(error: Exception, arguments: list[str]) -> int:
     """Say what went wrong, and choose the exit code."""
     from reconciler.cli.failure import report_failure  # noqa: PLC0415  # only when something failed
     from reconciler.errors import flattened  # noqa: PLC0415
 
-    if any(isinstance(each, BrokenPipeError) for each in flattened(error)):  # `reconciler status | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+    for each in flattened(error):
+        if isinstance(each, OSError) and each.errno in OUTPUT_LOST and each.filename is None:
+            return _lost(each)
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     code = report_failure(error)

@@ -34,6 +34,8 @@ class Progress:
     planned: Plan | None = None
     """What the person has just been shown."""
     _known: dict[str, tuple[ReplicaState, str | None]] = field(default_factory=dict)
+    _nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of every replica that was seen, where it was placed."""
     _started: float = field(default_factory=time.monotonic)
     _spoke: float = field(default_factory=time.monotonic)
     _done: dict[str, Action] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Progress:
     def __post_init__(self) -> None:
         for _, replica in self.before.replicas():
             self._known[replica.id] = (replica.state, replica.stage)
+            self._nodes[replica.id] = replica.entry.placement.nodes
         if self.planned is not None:
             self._blocked = _blocked_lines(self.planned)
 
@@ -54,13 +57,12 @@ class Progress:
         quiet = time.monotonic() - self._spoke > HEARTBEAT_SECONDS
         for replica in seen.values():
             self._replica(replica, heartbeat=quiet)
-        heard = {node.name for node in done.observed.reachable}
+        silent = {node.name for node in done.observed.unreachable}
         for gone in [each for each in self._known if each not in seen]:
-            if _node_of(gone, self.before) in heard or _node_of(gone, self.before) is None:
+            if silent.isdisjoint(self._nodes.get(gone, ())):  # on one that keeps silent it is unknown, not gone
                 self._line(f"✓ {gone} stopped and gone")
                 del self._known[gone]
         self._say_blocked(done.decision.plan, done.held_back)
-        self.before = done.observed
 
     def said(self, message: str) -> None:
         """One line about something out of the ordinary."""
@@ -97,6 +99,7 @@ class Progress:
         state = (replica.state, replica.stage)
         known = self._known.get(replica.id)
         self._known[replica.id] = state
+        self._nodes[replica.id] = replica.entry.placement.nodes
         if known == state:
             if heartbeat and replica.state in IN_FLIGHT:
                 self._line(progress_line(replica), important=False)
@@ -125,13 +128,9 @@ def _stuck(applied: Applied) -> str:
         return applied.last.held_back
     if applied.ending is Ending.FAILED:
         return "an agent was sent what is due again and again, and nothing came of it"
-    return "waiting for a node"
+    silent = [f"{node.name} does not answer: {node.reason}" for node in applied.last.observed.unreachable]
+    return "; ".join(silent) or "nothing that is left can be done now"
 
 
 def _blocked_lines(plan: Plan) -> frozenset[str]:
     return frozenset(f"{each.message} ({each.rule})" for each in plan.blocked)
-
-
-def _node_of(replica_id: str, observed: Observation) -> str | None:
-    """The node a replica was last seen on."""
-    return next((node.name for node, replica in observed.replicas() if replica.id == replica_id), None)

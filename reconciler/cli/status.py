@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from reconciler.controller.aim import Aim
     from reconciler.controller.state import AimRecord
+    from reconciler.domain.status import FleetStatus
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +55,25 @@ def status(
         out(status_json(answer))
     else:
         line = _applied_line(record, head(options.directory))
-        out(status_text(answer, fleet=aim.desired.fleet.name, applied_line=line))
+        out(status_text(_here(answer), fleet=aim.desired.fleet.name, applied_line=line))
+
+
+def _here(answer: FleetStatus) -> FleetStatus:
+    """The same with instants on this machine's clock, as the line about the commit has them."""
+    models = [each.model_copy(update={"since": each.since and each.since.astimezone()}) for each in answer.models]
+    nodes = [
+        each.model_copy(update={"heard_at": each.heard_at and each.heard_at.astimezone()}) for each in answer.nodes
+    ]
+    intents = [
+        each.model_copy(
+            update={
+                "created_at": each.created_at.astimezone(),
+                "expires_at": each.expires_at and each.expires_at.astimezone(),
+            }
+        )
+        for each in answer.intents
+    ]
+    return answer.model_copy(update={"models": tuple(models), "nodes": tuple(nodes), "intents": tuple(intents)})
 
 
 def _applied(directory: Path, record: AimRecord | None) -> Aim:

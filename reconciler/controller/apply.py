@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from reconciler.controller.attempt import Attempts, Hearing, wall_clock
 from reconciler.controller.claims import Claims, claiming
+from reconciler.controller.heard import read_heard
 from reconciler.domain.intent import Intent, IntentKind
 from reconciler.domain.observed import ReplicaState
 from reconciler.fleet.executor import Outcome
@@ -29,6 +30,10 @@ LOOK_EVERY = timedelta(seconds=1)
 
 HEAR_WITHIN = timedelta(seconds=25)
 """For the first look at all nodes: longer than a silent node takes to be called unreachable (15 s and a retry)."""
+
+SILENCE_BORNE = timedelta(seconds=60)
+"""For a node that answered and fell silent meanwhile: an agent that is started again, or that a start beside it leaves
+no time (18 s were seen, of two cores with a load of 25), answers again within a minute."""
 
 FRUITLESS_PASSES = 5
 """An agent may refuse, or be silent, once or twice while it and the plan catch up; five passes in a row that sent
@@ -93,8 +98,11 @@ async def attempting(
 ) -> AsyncIterator[Attempts]:
     """Observe every node and keep claims renewed for as long as the block runs; `hearing` goes on from an earlier."""
     hearing = hearing or Hearing()
+    if ground.state is not None:
+        hearing.heard_at.update(read_heard(ground.state) | hearing.heard_at)
     claims = Claims(ground.fleet, fleet_name, holder)
-    async with claiming(claims), observing(ground.fleet, ground.inventory, wait, hearing.known) as observer:
+    watching = observing(ground.fleet, ground.inventory, wait, hearing.known, hearing.heard_at)
+    async with claiming(claims), watching as observer:
         await observer.hear_all(HEAR_WITHIN)
         yield Attempts(ground.fleet, observer, claims, ground.inventory, hearing, now)
 
@@ -146,6 +154,11 @@ def in_flight(done: Pass) -> bool:
     )
 
 
+def fell_silent(done: Pass) -> bool:
+    """Whether a node answered earlier and has not for a short while: it is likely to be back."""
+    return any(node.silent_for is not None and node.silent_for < SILENCE_BORNE for node in done.observed.unreachable)
+
+
 @dataclass(slots=True)
 class Fruitless:
     """Counts passes in a row that had the same to send: refused, unanswered, or taken without effect."""
@@ -188,7 +201,7 @@ def _ending(done: Pass, stop: StopRequest, fruitless: Fruitless) -> Ending | Non
     if fruitless.are_too_many:
         return Ending.WAITING if done.held_back and not fruitless.troubled else Ending.FAILED
     due = any(orders.changes_something for orders in done.decision.orders.values())
-    if due or done.sent or in_flight(done) or done.decision.look_again_in is not None:
+    if due or done.sent or in_flight(done) or fell_silent(done) or done.decision.look_again_in is not None:
         return None
     return stuck(done)
 

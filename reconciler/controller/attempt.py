@@ -46,6 +46,8 @@ class Hearing:
     began: float = field(default_factory=anyio.current_time)
     """When it began to listen, on the monotonic clock."""
     known: dict[str, ReachableNode] = field(default_factory=dict)
+    heard_at: dict[str, datetime] = field(default_factory=dict)
+    """By node, when it was last heard, by this process or one before it; for people."""
 
     def lacks(self, observed: Observation) -> tuple[str, ...]:
         """Nodes that were never heard and may still be within the time for it."""

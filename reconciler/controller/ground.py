@@ -38,6 +38,8 @@ class Ground:
     fleet: Reached
     inventory: tuple[str, ...]
     """Names of all nodes."""
+    state: Path | None = None
+    """Where it is kept when nodes were last heard; None keeps nothing."""
 
 
 class GroundFleet:
@@ -88,7 +90,7 @@ def ground(desired: Desired, state: Path, *, may_start: bool) -> Ground:
     endpoints = {node.name: _endpoint(node, state) for node in desired.nodes}
     local = next((_agent_config(node, state) for node in desired.nodes if node.address == LOCAL), None)
     fleet = GroundFleet(HttpFleet(endpoints), local=local, state=state, may_start=may_start)
-    return Ground(fleet, tuple(node.name for node in desired.nodes))
+    return Ground(fleet, tuple(node.name for node in desired.nodes), state)
 
 
 def _endpoint(node: Node, state: Path) -> Endpoint:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from reconciler.controller.apply import HEAR_WITHIN
+from reconciler.controller.heard import Heard, read_heard
 from reconciler.fleet.external import ask_externals
 from reconciler.fleet.observer import observing
 from reconciler.fleet.resolving import look_up_unwaited
@@ -35,12 +36,17 @@ class Looked:
 
 
 async def look(ground: Ground) -> Observation:
-    """What every node says now; a node that does not answer is unreachable."""
+    """What every node says now; a node that does not answer is unreachable, since it was last heard by anyone here."""
+    heard_at = {} if ground.state is None else read_heard(ground.state)
+    look_up_unwaited()
     try:
-        async with observing(ground.fleet, ground.inventory, HOLD) as observer:
-            return await observer.hear_all(HEAR_WITHIN)
+        async with observing(ground.fleet, ground.inventory, HOLD, heard_at=heard_at) as observer:
+            observed = await observer.hear_all(HEAR_WITHIN)
     finally:
         await ground.fleet.close()
+    if ground.state is not None:
+        Heard(ground.state).note(observed)
+    return observed
 
 
 async def ask(externals: Sequence[ModelSpec]) -> Mapping[str, ExternalAnswer]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from reconciler.controller.heard import Heard
 from reconciler.domain.intent import Intent
 from reconciler.domain.roster import Roster
 from reconciler.durable import make_private_directory, write_atomically
@@ -58,6 +59,10 @@ class Ledger:
     said: Callable[[str], None]
     _standing: Standing | None = None
     _trouble: str | None = None
+    _heard: Heard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._heard = Heard(self.state)
 
     def read(self) -> Standing:
         """As the state directory says; what was read last while it cannot be read. StateError before it ever could."""
@@ -73,6 +78,7 @@ class Ledger:
 
     def passed(self, desired: Desired, observed: Observation) -> None:
         """After a pass: remember what the tree holds. An approval whose every replica has left is used up."""
+        self._heard.note(observed)
         standing = self.read()
         held = slots_held(desired, observed)
         desired = replace(desired, roster=standing.roster)

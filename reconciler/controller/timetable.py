@@ -18,6 +18,7 @@ from reconciler.domain.outlook import TimetableRow
 from reconciler.domain.placement import slot_name
 from reconciler.fleet.simulated import SimulatedFleet, SimulatedNodes
 from reconciler.fleet.simulated_engine import Course, EngineProcess
+from reconciler.fleet.simulated_memory import Memory
 from reconciler.fleet.simulated_node import SimulatedNode
 from reconciler.fleet.simulated_replica import SimulatedReplica
 from reconciler.fleet.virtual_clock import run_virtually
@@ -128,6 +129,7 @@ def _simulated(desired: Desired, node: ReachableNode, nodes: SimulatedNodes, scr
     """The node as it was observed at second 0."""
     simulated = SimulatedNode(node.name, node.gpus, node.engines, nodes)
     simulated.foreign = list(node.foreign)
+    simulated.memory = Memory.of(node)
     simulated.lost_gpus = {gpu.uuid for gpu in node.gpus if not gpu.answers}
     for pid, each in enumerate(node.replicas, 1):
         replica = _replica(desired, each, pid, scribe.course(each.entry, node.name))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.domain.model_spec import Engine
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,6 +23,11 @@ WIDTHS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 USUAL_WIDTH = 16
 """vLLM's --max-lora-rank where no adapter's rank is known."""
 
+BASE_SLOT = 1
+"""Of SGLang's slots the model itself takes one: `--max-loras-per-batch` counts requests without an adapter as one more
+adapter, and every buffer is made for that many (0.5.23, lora/mem_pool.py; its help says "include base-only request").
+vLLM's `--max-loras` counts adapters alone."""
+
 _MOST_DOUBLINGS = 4
 
 
@@ -30,6 +37,11 @@ def room_for(count: int) -> int:
     while room < count:
         room *= 2
     return room
+
+
+def gpu_slots(engine: Engine, count: int) -> int:
+    """Slots that a launch makes on the GPU for so many adapters at once; sizing counts the same."""
+    return count + BASE_SLOT if engine is Engine.SGLANG else count
 
 
 def slot_rank(ranks: Iterable[int]) -> int:

@@ -61,6 +61,19 @@ MOST_REPLICAS = 10_000
 """Of one model: beyond every fleet in reach, and small enough that a slip of the keyboard does not exhaust memory."""
 
 Replicas = Annotated[int, Field(strict=True, ge=0, le=MOST_REPLICAS)]
+MOST_TOKENS = 100_000_000
+"""Of one request: ten times the longest context that any published model has."""
+
+Tokens = Annotated[int, Field(strict=True, ge=1, le=MOST_TOKENS)]
+
+MOST_PARTS = 1_000_000
+"""What one replica is divided into, serves at once or reserves, GiB of host RAM too: beyond any machine in reach, and
+small enough that nothing overflows that is worked out from it."""
+
+Parts = Annotated[int, Field(strict=True, ge=1, le=MOST_PARTS)]
+Mibs = Annotated[int, Field(strict=True, ge=1, le=MOST_PARTS * 1_024)]
+Gibs = Annotated[float, Field(strict=True, gt=0, le=MOST_PARTS, allow_inf_nan=False)]
+
 Flag = Annotated[bool, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]

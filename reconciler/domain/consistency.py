@@ -137,7 +137,8 @@ def _served(model: ModelSpec) -> Iterator[Inconsistency]:
     lowest, highest = model.scaling.min, model.scaling.max
     if highest is not None and highest < lowest:
         message = f"scaling.max is {highest}, below scaling.min {lowest}"
-        yield Inconsistency(("scaling", "max"), TYPE, message, f"write at least {lowest}, or lower scaling.min")
+        hint = f"write at least {lowest} here, or scaling.min: {highest}"
+        yield Inconsistency(("scaling", "max"), TYPE, message, hint)
 
 
 def _profiles(profiles: Sequence[Profile]) -> Iterator[Inconsistency]:

@@ -33,6 +33,7 @@ MODEL_EFFECTS: Mapping[str, Effect] = {
     "source": _RESTART,
     "external": _NONE,  # nothing is launched
     "external.url": _NONE,
+    "external.model": _NONE,
     "external.api_key_env": _NONE,
     "context": _RESTART,
     "aliases": _RESTART,  # served names; their order means nothing
@@ -100,6 +101,7 @@ FLEET_EFFECTS: Mapping[str, Effect] = {
     "limits": _NONE,
     "limits.models_removed": _NONE,
     "limits.replicas_removed": _NONE,
+    "limits.concurrent_starts": _NONE,
     "gpu_classes": _NONE,
     "gpu_classes.memory_mib": _NONE,
     "gpu_classes.engine_mib": _NONE,

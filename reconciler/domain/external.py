@@ -10,7 +10,7 @@ class ExternalVerdict(StrEnum):
     """One word for the answer of an external model."""
 
     REACHABLE = "reachable"
-    """It lists the model under its name or one of its aliases."""
+    """It lists the model under the name of `external.model`, else under its name or one of its aliases."""
     UNREACHABLE = "unreachable"
     """No answer in time, or none that is a list of models."""
     WRONG_NAME = "wrong-name"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from reconciler.domain.base import Count, Duration, Flag, Frozen, Name, Positive, PositiveNumber, Text, Whole
+from reconciler.domain.base import Count, Duration, Flag, Frozen, Gibs, Mibs, Name, Parts, Positive, Text, Whole
 from reconciler.domain.model_spec import Engine, Rollout
 
 LOCAL = "local"
@@ -20,9 +20,9 @@ Address = Annotated[str, StringConstraints(pattern=r"^(local|unix:/\S+|https?://
 class GpuClass(Frozen):
     """One kind of GPU: what the driver reports and what an engine sees of it, in MiB."""
 
-    memory_mib: Positive
+    memory_mib: Mibs
     """Total memory the driver reports, MiB."""
-    engine_mib: Positive
+    engine_mib: Mibs
     """Total memory an engine sees (the CUDA runtime's figure), MiB."""
 
 
@@ -53,9 +53,9 @@ class NodeDefaults(Frozen):
 
     gpus: GpuGroups | None = None
     """GPUs of each node: {class, count, mig} or a list of them; none for a CPU node."""
-    memory_gib: PositiveNumber | None = None
+    memory_gib: Gibs | None = None
     """Host RAM that models may reserve, GiB."""
-    cpu_cores: Positive | None = None
+    cpu_cores: Parts | None = None
     """CPU cores that models may reserve."""
     address: Address | None = None
     """Where the agent answers: https://{node}.example:7443, unix:/path or local."""
@@ -100,12 +100,14 @@ class FleetDefaults(Frozen):
 
 
 class Limits(Frozen):
-    """How much may disappear from the tree in one change before a person must approve."""
+    """How much may disappear from the tree in one change before a person must approve, and how much starts at once."""
 
     models_removed: Percent | Count = "20%"
     """Models whose file is gone: a share of all, or a count; always at least 1."""
     replicas_removed: Percent | Count = "20%"
     """Their replicas: a share of all, or a count; always at least 1."""
+    concurrent_starts: Percent | Positive = "10%"
+    """Replicas that may be starting at once: a share of the nodes, then at least 8, or a count. 4 on one node."""
 
 
 class FleetSpec(Frozen):
@@ -118,6 +120,6 @@ class FleetSpec(Frozen):
     defaults: FleetDefaults = FleetDefaults()
     """What models inherit."""
     limits: Limits = Limits()
-    """How much may disappear at once."""
+    """How much may disappear, and start, at once."""
     gpu_classes: dict[GpuClassName, GpuClass] | None = None
     """GPU classes beyond the built-in ones."""

@@ -12,16 +12,17 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from reconciler.domain.base import (
-    Count,
     Duration,
     Flag,
     Frozen,
+    Gibs,
     Name,
     Number,
-    Positive,
+    Parts,
     PositiveNumber,
     Replicas,
     Text,
+    Tokens,
     Whole,
 )
 from reconciler.domain.source import SourceText
@@ -77,6 +78,8 @@ class External(Frozen):
 
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
     """Base URL of its OpenAI API."""
+    model: Annotated[str, StringConstraints(pattern=r"^[^\s]{1,256}$")] | None = None
+    """Name it has there, such as org/name; the model's own name or an alias when not written."""
     api_key_env: EnvName | None = None
     """Environment variable of the reconciler that holds the key."""
 
@@ -99,9 +102,9 @@ class Rollout(Frozen):
 
     strategy: Strategy = Strategy.SURGE
     """surge starts the successor beside the running replica, in_place stops the running one first."""
-    max_surge: Count = 1
+    max_surge: Replicas = 1
     """Replicas that may run above the desired count during a rollout."""
-    max_unavailable: Count | None = None
+    max_unavailable: Replicas | None = None
     """Replicas that may be missing during a rollout; 0, or 1 in place."""
     min_ready: Duration = Field(default="10s", validate_default=True)
     """A successor counts only after it has been ready for this long."""
@@ -141,11 +144,11 @@ class Profile(Frozen):
     """Kind of GPU, such as h100-80gb; without it the profile runs on CPUs."""
     gpus: Whole | None = Field(default=None, json_schema_extra={"minimum": 1, "maximum": 64})
     """GPUs per replica on one node, 1 to 64; 1 where gpu_class is set."""
-    nodes: Positive = 1
+    nodes: Parts = 1
     """Nodes one replica spans; gpus stays per node."""
-    pipeline_parallel: Positive = 1
+    pipeline_parallel: Parts = 1
     """Pipeline stages."""
-    data_parallel: Positive = 1
+    data_parallel: Parts = 1
     """Data-parallel ranks inside one replica."""
     expert_parallel: Flag = False
     """Spread experts over the GPUs instead of splitting each."""
@@ -157,13 +160,13 @@ class Profile(Frozen):
     """Compute type, in the engine's own words."""
     quantization: Text | None = None
     """Quantization method, in the engine's own words."""
-    max_concurrency: Positive | None = None
+    max_concurrency: Parts | None = None
     """Requests served at once: vLLM's --max-num-seqs, llama.cpp's slots, and so on."""
     mmproj: SourceText | None = None
     """llama.cpp's multimodal projector."""
-    memory_gib: PositiveNumber | None = None
+    memory_gib: Gibs | None = None
     """Host RAM reserved on each node, GiB."""
-    cpu_cores: Positive | None = None
+    cpu_cores: Parts | None = None
     """CPU cores reserved on each node; on a CPU profile also the engine's threads."""
     select: dict[Text, Text] | None = None
     """Node labels that must match, or node: NAME."""
@@ -182,7 +185,7 @@ class ModelSpec(Frozen):
     """Weights; this or external."""
     external: External | None = None
     """A model that somebody else serves; this or source."""
-    context: Positive | None = None
+    context: Tokens | None = None
     """Tokens one request may use, prompt and answer together."""
     aliases: tuple[Name, ...] = ()
     """Further names under which it is served."""
@@ -200,7 +203,7 @@ class ModelSpec(Frozen):
     """Models that answer when this one cannot, in order."""
     rollout: Rollout = Rollout()
     """How its replicas are replaced."""
-    max_output: Positive | None = None
+    max_output: Tokens | None = None
     """Longest answer in tokens, for routers."""
     owner: Text | None = None
     """Team that answers for it."""
@@ -222,8 +225,13 @@ class ModelSpec(Frozen):
 
     @property
     def replicas(self) -> int:
-        """Replicas wanted when nobody asks for more: exactly `scaling.min`."""
-        return 0 if self.external is not None else self.scaling.min
+        """Replicas wanted when nobody asks for more: exactly `scaling.min`.
+
+        Where `max` is below it, which the gate refuses, the lower of the two: so no rule builds on the mistake.
+        """
+        if self.external is not None:
+            return 0
+        return self.scaling.min if self.scaling.max is None else min(self.scaling.min, self.scaling.max)
 
     @property
     def is_on_demand(self) -> bool:

@@ -209,9 +209,9 @@ class UnreachableNode(Frozen):
     kind: Literal["unreachable"] = "unreachable"
     name: Name
     reason: Text
-    """One sentence."""
+    """What happened, as one clause whose subject is the node or its address."""
     since: datetime | None = None
-    """When it was last heard, or first missed."""
+    """When it was last heard, on the reconciler's wall clock; None where it never was, or nobody remembers."""
     silent_for: timedelta | None = None
     """How long ago it was first missed, on the observer's own clock; None where it was not heard before."""
     last: ReachableNode | None = None

@@ -89,6 +89,10 @@ class GpuUse(Frozen):
     """GPUs that there are."""
 
 
+NO_AGENT = "no agent runs there; its journal and the process table of this machine are read instead"
+"""Why the agent of this machine's own node does not answer: what runs there is known all the same."""
+
+
 class NodeStatus(Frozen):
     """One node of the inventory."""
 
@@ -98,6 +102,14 @@ class NodeStatus(Frozen):
     """Whether its agent answers."""
     gpus: dict[Text, GpuUse]
     """By GPU class: how many are in use."""
+    problem: str | None = None
+    """What happened when its agent was asked; null where it answered."""
+    heard_at: datetime | None = None
+    """When it last answered, where it does not and that is remembered; RFC 3339 in UTC."""
+
+    @field_serializer("heard_at", when_used="json")
+    def _utc(self, value: datetime | None) -> str | None:
+        return None if value is None else value.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class FleetStatus(Frozen):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.domain.base import FORMAT_VERSION, Count, Flag, Frozen, Name, Text
+from reconciler.domain.intent import Intent
 from reconciler.domain.placement import SlotName
 
 
@@ -64,3 +65,5 @@ class Why(Frozen):
     """Nodes that are not listed: they have no more."""
     unblock: tuple[Unblock, ...] = ()
     """Up to three changes, the smallest first."""
+    intents: tuple[Intent, ...] = ()
+    """What people have said about it and what still holds, oldest first."""

@@ -74,6 +74,8 @@ class Site:
     """CPU cores that are this replica's alone, for one on CPUs; empty where they are not dealt out."""
     weight_bytes: int | None = None
     """Size of the model's files on this node; None when nobody looked."""
+    vocabulary_bytes: int | None = None
+    """Of them the embedding and the output head, for a replica on CPUs; None where nobody looked or could tell."""
     adapter_ranks: Mapping[str, int] = field(default_factory=dict)
     """By adapter name, as far as their own files tell."""
     cache_dir: str | None = None
@@ -149,6 +151,8 @@ class Answer:
 
     status: int | None
     body: bytes = b""
+    refused: bool = False
+    """There was none because nothing listens on the port: unlike silence this says that no engine serves there now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reconciler.domain.adapter_slots import slot_rank
+from reconciler.domain.adapter_slots import gpu_slots, slot_rank
 from reconciler.domain.lock import WeightFormat
 from reconciler.domain.model_spec import Engine
 from reconciler.sizing.memory_ask import LoraAsk, MemoryAsk, Stored
@@ -29,20 +29,20 @@ def memory_ask(
     adapters: Sequence[LockedSource | None] = (),
     projector: LockedSource | None = None,
 ) -> MemoryAsk:
-    """How one replica would run on `gpus` GPUs of each of its nodes (0 on CPUs).
+    """How one replica would run on `gpus` GPUs of each of its nodes; 0 on CPUs, where it has one rank on each.
 
     `adapters` are the locked sources of the model's adapters, None for one without; `projector` is that of `mmproj`.
     A count that the profile's stages and ranks do not divide is refused elsewhere and rounded down here.
     """
     read = {word: each.value for word, each in args.sizing().items()}
     on_gpus = profile.gpu_class is not None and gpus > 0
-    ranks, data = gpus * profile.nodes if on_gpus else 1, profile.data_parallel
+    ranks, data = (gpus if on_gpus else 1) * profile.nodes, profile.data_parallel
     if profile.engine is Engine.SGLANG:
         # Its data-parallel ranks are engines of their own: neither experts nor anything else is split over them.
         ranks, data = max(1, ranks // data), 1
     tensor = 1 if profile.engine is Engine.LLAMACPP else max(1, ranks // (profile.pipeline_parallel * data))
     return MemoryAsk(
-        tensor=tensor if on_gpus else 1,
+        tensor=tensor,
         context=model.context,
         gpus=ranks if on_gpus else 0,
         pipeline=profile.pipeline_parallel,
@@ -60,7 +60,7 @@ def memory_ask(
         kv_cache_bytes=_whole(read.get("kv-cache-memory-bytes")),
         offload_bytes=_gib(read.get("cpu-offload-gb")) or 0,
         decode_context=_whole(read.get("decode-context-parallel-size")) or 1,
-        lora=_lora(model, _whole(read.get("max-lora-rank")), adapters),
+        lora=_lora(model, profile.engine, _whole(read.get("max-lora-rank")), adapters),
         towers_whole=read.get("mm-encoder-tp-mode") in ("data", True),
         projector=stored(projector) if projector is not None else None,
         full_windows=read.get("swa-full") is True,
@@ -93,13 +93,15 @@ def _gib(value: object) -> int | None:
     return None
 
 
-def _lora(model: ModelSpec, rank: int | None, adapters: Sequence[LockedSource | None]) -> LoraAsk | None:
-    """Slots for every adapter, as wide as the flag says, else as the widest adapter needs."""
+def _lora(
+    model: ModelSpec, engine: Engine, rank: int | None, adapters: Sequence[LockedSource | None]
+) -> LoraAsk | None:
+    """The slots of a launch, as wide as the flag says, else as the widest adapter needs."""
     if not model.adapters:
         return None
     known = [found for each in adapters if each is not None and (found := _rank(each)) is not None]
     size = sum(each.weight_bytes or 0 for each in adapters if each is not None)
-    return LoraAsk(len(model.adapters), rank or slot_rank(known), size)
+    return LoraAsk(gpu_slots(engine, len(model.adapters)), rank or slot_rank(known), size)
 
 
 def _rank(source: LockedSource) -> int | None:

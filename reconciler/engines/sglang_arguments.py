@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.domain.adapter_slots import slot_rank
+from reconciler.domain.adapter_slots import gpu_slots, slot_rank
 from reconciler.domain.model_spec import Task
 from reconciler.engines.base import Port
 from reconciler.engines.caches import kernel_caches
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from reconciler.domain.declaration import Declaration
     from reconciler.engines.base import Site
-
-BASE_SLOT = 1
-"""`--max-loras-per-batch` counts requests without an adapter as one more adapter."""
 
 
 def arguments(declaration: Declaration, site: Site) -> tuple[str, ...]:
@@ -105,12 +102,15 @@ def _memory(declaration: Declaration) -> tuple[str, ...]:
 
 
 def _adapters(declaration: Declaration, site: Site) -> tuple[str, ...]:
-    """A slot on the card for each adapter, as wide as the widest needs; `--max-lora-rank` in `args` decides instead."""
+    """A slot on the card for each adapter and one for requests without, as wide as the widest needs.
+
+    `--max-lora-rank` in `args` decides on the width instead.
+    """
     names = [adapter.name for adapter in declaration.adapters]
     if not names:
         return ()
     return (
-        *("--enable-lora", "--max-loras-per-batch", str(len(names) + BASE_SLOT)),
+        *("--enable-lora", "--max-loras-per-batch", str(gpu_slots(declaration.engine, len(names)))),
         *("--max-lora-rank", str(slot_rank(site.adapter_ranks.values()))),
         # name=path is cut at the first equals sign, which no name has
         *("--lora-paths", *(f"{name}={site.adapter_paths[name]}" for name in names)),

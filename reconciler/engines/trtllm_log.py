@@ -48,6 +48,7 @@ _FAILURES = failures.reasons(
             r"Unknown architecture for AutoModelForCausalLM: (\S+)",
             "this TensorRT-LLM does not know the architecture {0}",
         ),
+        (r"No weight files found in (\S+?)\.?$", "there are no weights in {0}"),
         (r"world_size must equal to (.+)$", "its parallel sizes do not multiply to its GPUs: {0}"),
     )
 )

@@ -17,19 +17,13 @@ from reconciler.domain.model_spec import Task
 from reconciler.engines.base import Port
 from reconciler.engines.counting import counting_rules
 from reconciler.engines.versions import at_least
+from reconciler.sizing.host_memory import beside_weights, cache_bytes
 
 if TYPE_CHECKING:
     from reconciler.domain.declaration import Declaration
     from reconciler.engines.base import Site
 
 _GIB = 2**30
-_PROCESSES_GIB = 1.5
-"""RAM of one replica on CPUs before weights and cache: API server, engine core and worker of 0.32 share what they
-import and hold 1.5 GiB together (proportional set size, two layers)."""
-_LEAST_SHARE = 4
-"""Where weights leave less than a quarter of the memory, a quarter is asked for: the engine then says in words that
-it is too little, or the machine has more than was reserved."""
-
 _SHUTDOWN_TIMEOUT = "0.18"
 _NUMA_BIND = "0.32"
 """The oldest versions that are known to have `--shutdown-timeout` (pull request 34730) and `--numa-bind`."""
@@ -121,14 +115,19 @@ def _share(declaration: Declaration) -> tuple[str, ...]:
 def _host_cache(declaration: Declaration, site: Site) -> tuple[str, ...]:
     """On CPUs: the KV cache of each rank is its part of what processes and weights leave of `memory_gib`.
 
-    Not as VLLM_CPU_KVCACHE_SPACE, which takes whole GiB only and wins over the flag, also over one in `args`.
+    Not as VLLM_CPU_KVCACHE_SPACE, which takes whole GiB only and wins over the flag, also over one in `args`. The sum
+    is that of sizing, so that the gate has judged the cache that is asked for here.
     """
     if declaration.memory_gib is None:
         return ()
-    total = int(declaration.memory_gib * _GIB)
-    left = total - int(_PROCESSES_GIB * _GIB) - (site.weight_bytes or 0)
-    cache = max(left, total // _LEAST_SHARE) // ranks_here(declaration)
-    return ("--kv-cache-memory-bytes", str(cache))
+    here = ranks_here(declaration)
+    # One copy of the weights lies on the ranks that share matrices and layers.
+    copies = here / (tensor_parallel(declaration) * declaration.pipeline_parallel)
+    rules = counting_rules(declaration.engine, declaration.version)
+    beside = beside_weights(rules, here, int((site.vocabulary_bytes or 0) * copies))
+    weights = int((site.weight_bytes or 0) * copies)
+    cache = cache_bytes(int(declaration.memory_gib * _GIB), weights, beside.likely)
+    return ("--kv-cache-memory-bytes", str(cache // here))
 
 
 def _types(declaration: Declaration) -> tuple[str, ...]:

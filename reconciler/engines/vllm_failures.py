@@ -39,6 +39,14 @@ _CONFIGURATION = reasons(
             "it sees {1} GPUs and needs {0}: fewer are visible to it than were placed",
         ),
         (
+            r"invalid literal for int\(\) with base 10: '((?:GPU|MIG)-[^']+)'",
+            "this version of vLLM takes GPUs by number only, and {0} is none: 0.24 is the first that takes an id",
+        ),
+        (
+            r"NVMLError_InvalidArgument\b",
+            "vLLM asked the driver for a GPU that is not there: it takes a MIG slice's number on its card for a GPU's",
+        ),
+        (
             r"Model architectures \[?'?([^\]']+)'?\]? (?:are not supported|failed to be inspected)",
             "this version of vLLM does not know the architecture {0}",
         ),

@@ -7,7 +7,6 @@ a server sends back, and what exceptions say, is never repeated as it is.
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 from collections import defaultdict
 from datetime import timedelta
@@ -20,9 +19,10 @@ import httpx
 from reconciler import __version__
 from reconciler.domain.external import ExternalAnswer, ExternalVerdict
 from reconciler.fleet.model_list import judge_names, judge_status, served_names, unreachable, without_key
+from reconciler.fleet.trouble import cannot_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from reconciler.domain.model_spec import External, ModelSpec
 
@@ -57,7 +57,7 @@ async def ask_externals(
     served: dict[External, list[ModelSpec]] = defaultdict(list)
     for model in models:
         if model.external is not None:
-            served[model.external].append(model)
+            served[model.external.model_copy(update={"model": None})].append(model)
     answers: dict[str, ExternalAnswer] = {}
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
@@ -179,26 +179,8 @@ def _trouble(error: httpx.HTTPError) -> str:
     if isinstance(error, httpx.ProxyError):
         return "cannot be reached through the proxy of this environment"
     if isinstance(error, httpx.ConnectError):
-        return next(filter(None, (_refusal(cause) for cause in _causes(error))), "cannot be connected to")
+        return cannot_connect(error) or "cannot be connected to"
     return "gives no answer in HTTP" if isinstance(error, httpx.ProtocolError) else "broke the connection off"
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _refusal(cause: BaseException) -> str | None:
-    match cause:
-        case socket.gaierror():
-            return "is a name that this machine cannot look up"
-        case ssl.SSLCertVerificationError():
-            return "shows a certificate that is not trusted here"
-        case ssl.SSLError():
-            return "does not speak TLS as it should"
-        case _:
-            return None
 
 
 def _origin(url: httpx.URL) -> tuple[str, bytes, int | None]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from reconciler.domain.assignment import Assignment, ClaimGranted, ClaimRequest, Refusal
 from reconciler.domain.observed import ReachableNode
 from reconciler.errors import AssignmentRefused, ClaimRefused, NodeUnreachable
+from reconciler.fleet.trouble import cannot_connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +37,28 @@ class Endpoint:
     socket: str | None = None
     problem: str | None = None
 
+    @property
+    def address(self) -> str:
+        """How people are told of it, without user and password."""
+        if self.socket is not None:
+            return f"unix:{self.socket}"
+        url = httpx.URL(self.url)
+        return str(url.copy_with(username=None, password=None)) if url.userinfo else self.url
+
 
 class HttpFleet:
     """`Fleet` over HTTP: one client per node with one shared TLS context (a single shared client costs more CPU)."""
 
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        *,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
+        answer_margin: timedelta = ANSWER_MARGIN,
+    ) -> None:
         self._endpoints = endpoints
+        self._connect_seconds = connect_timeout.total_seconds()
+        self._margin = answer_margin
         self._clients: dict[str, httpx.AsyncClient] = {}
         self._tls: ssl.SSLContext | None = None
 
@@ -100,23 +117,21 @@ class HttpFleet:
         wait: timedelta = timedelta(),
     ) -> httpx.Response:
         client = self._client(node)
-        timeout = httpx.Timeout(
-            (wait + ANSWER_MARGIN).total_seconds(), connect=CONNECT_TIMEOUT.total_seconds(), pool=None
-        )
+        answer_seconds = (wait + self._margin).total_seconds()
+        timeout = httpx.Timeout(answer_seconds, connect=self._connect_seconds, pool=None)
         headers = {"content-type": "application/json"} if body is not None else None
         try:
             # Over all, too: an agent that sends a byte now and then would never run into a timeout between two bytes.
-            with anyio.fail_after((wait + ANSWER_MARGIN + CONNECT_TIMEOUT).total_seconds()):
+            with anyio.fail_after(answer_seconds + self._connect_seconds):
                 return await self._bounded(
                     client.build_request(method, path, params=params, content=body, headers=headers, timeout=timeout),
                     client,
                 )
         except TimeoutError as error:
-            raise NodeUnreachable(node, f"{node} did not finish its answer") from error
-        except httpx.ConnectError as error:
-            raise NodeUnreachable(node, f"{node} refused the connection ({error})", refused=True) from error
+            raise NodeUnreachable(node, f"{node}: {self._address(node)} did not finish its answer") from error
         except httpx.HTTPError as error:
-            raise NodeUnreachable(node, f"{node} did not answer ({type(error).__name__})") from error
+            message = f"{node}: {self._address(node)} {self._trouble(error, answer_seconds)}"
+            raise NodeUnreachable(node, message, refused=isinstance(error, httpx.ConnectError)) from error
 
     async def _bounded(self, request: httpx.Request, client: httpx.AsyncClient) -> httpx.Response:
         """Send and read the answer, up to a size that no honest one has."""
@@ -132,6 +147,23 @@ class HttpFleet:
         finally:
             await response.aclose()
         return httpx.Response(response.status_code, content=b"".join(chunks), request=request)
+
+    def _trouble(self, error: httpx.HTTPError, answer_seconds: float) -> str:
+        """What went wrong, as a clause whose subject is the address."""
+        match error:
+            case httpx.ConnectError():
+                return cannot_connect(error) or "cannot be connected to"
+            case httpx.ConnectTimeout():
+                return f"took no connection within {self._connect_seconds:g} s"
+            case httpx.TimeoutException():
+                return f"took the connection and did not answer within {answer_seconds:g} s"
+            case httpx.ProtocolError():
+                return "gives no answer in HTTP"
+            case _:
+                return "broke the connection off"
+
+    def _address(self, node: str) -> str:
+        return self._endpoints[node].address
 
     def _client(self, node: str) -> httpx.AsyncClient:
         if node not in self._clients:

@@ -54,9 +54,11 @@ def _names(entry: dict[str, Any]) -> Iterator[Any]:
 def judge_names(model: ModelSpec, names: tuple[str, ...], host: str, key: str | None) -> ExternalAnswer:
     """Whether one of the model's names is served; when not, the names most like them that are.
 
-    A name that repeats the key is not told: a server may send back whatever it was sent.
+    Its names are the one that `external.model` says it has there, else its own and its aliases. A name that repeats the
+    key is not told: a server may send back whatever it was sent.
     """
-    wanted = (model.name, *model.aliases)
+    written = None if model.external is None else model.external.model
+    wanted = (model.name, *model.aliases) if written is None else (written,)
     served = next((name for name in wanted if name in names), None)
     if served == model.name:
         return ExternalAnswer(ExternalVerdict.REACHABLE, f"served by {host}")
@@ -65,7 +67,7 @@ def judge_names(model: ModelSpec, names: tuple[str, ...], host: str, key: str | 
     ours = " or ".join(wanted)
     if not names:
         return ExternalAnswer(ExternalVerdict.WRONG_NAME, f"{host} lists no model, so not {ours}")
-    nearest = get_close_matches(model.name, names[:_NAMES_COMPARED], n=NAMES_TOLD, cutoff=0.0)
+    nearest = get_close_matches(wanted[0], names[:_NAMES_COMPARED], n=NAMES_TOLD, cutoff=0.0)
     told = ", ".join(without_key(name, key)[:_NAME_CHARACTERS] for name in nearest)
     rest = f" and {len(names) - len(nearest)} more" if len(names) > len(nearest) else ""
     return ExternalAnswer(ExternalVerdict.WRONG_NAME, f"{host} does not list {ours}; it lists {told}{rest}")

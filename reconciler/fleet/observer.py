@@ -39,12 +39,21 @@ class Observer:
     """Keeps the newest observation of every node; use as `async with observing(...) as observer`."""
 
     def __init__(
-        self, fleet: Fleet, nodes: Iterable[str], wait: timedelta, known: dict[str, ReachableNode] | None = None
+        self,
+        fleet: Fleet,
+        nodes: Iterable[str],
+        wait: timedelta,
+        known: dict[str, ReachableNode] | None = None,
+        heard_at: dict[str, datetime] | None = None,
     ) -> None:
-        """`known` is what nodes said to an earlier observer of this process; it is kept up to date here."""
+        """`known` is what nodes said to an earlier observer of this process; it is kept up to date here.
+
+        `heard_at` says when each was last heard, by whomever, on the wall clock; it is kept up to date too.
+        """
         self._fleet = fleet
         self._names = tuple(sorted(nodes))
         self._known = {} if known is None else known
+        self._heard_at = {} if heard_at is None else heard_at
         self._heard: dict[str, _Heard] = {}
         self._changed = anyio.Event()
         self._version = 0
@@ -88,7 +97,7 @@ class Observer:
             except NodeUnreachable as error:
                 refused += 1
                 if not error.refused or refused >= REFUSED_BEFORE_UNREACHABLE:
-                    self._missed(name, error.message)
+                    self._missed(name, _without_subject(error.message, name))
                 since = None
                 await anyio.sleep(RETRY_AFTER.total_seconds())
                 continue
@@ -103,7 +112,8 @@ class Observer:
     def _latest(self, name: str, now: float) -> NodeObservation:
         heard = self._heard.get(name)
         if heard is None:
-            return UnreachableNode(name=name, reason="not heard yet", last=self._known.get(name))
+            last, since = self._known.get(name), self._heard_at.get(name)
+            return UnreachableNode(name=name, reason="has not answered yet", since=since, last=last)
         ago = timedelta(seconds=now - heard.at)
         if isinstance(heard.node, ReachableNode):
             return aged(heard.node, ago)
@@ -112,6 +122,8 @@ class Observer:
     def _hear(self, name: str, node: ReachableNode) -> None:
         self._heard[name] = _Heard(node, anyio.current_time())
         self._known[name] = node
+        if node.agent:
+            self._heard_at[name] = datetime.now(UTC)  # noqa: TID251  # shell
         self._tell()
 
     def _missed(self, name: str, reason: str) -> None:
@@ -122,7 +134,7 @@ class Observer:
             node = last.model_copy(update={"reason": reason})
             at = before.at if before else at
         else:
-            node = UnreachableNode(name=name, reason=reason, since=datetime.now(UTC), last=last)  # noqa: TID251  # shell
+            node = UnreachableNode(name=name, reason=reason, since=self._heard_at.get(name), last=last)
         self._heard[name] = _Heard(node, at)
         self._tell()
 
@@ -134,16 +146,27 @@ class Observer:
 
 @asynccontextmanager
 async def observing(
-    fleet: Fleet, nodes: Iterable[str], wait: timedelta, known: dict[str, ReachableNode] | None = None
+    fleet: Fleet,
+    nodes: Iterable[str],
+    wait: timedelta,
+    known: dict[str, ReachableNode] | None = None,
+    heard_at: dict[str, datetime] | None = None,
 ) -> AsyncIterator[Observer]:
-    """Follow all nodes for as long as the block runs; `known` as `Observer` takes it."""
-    observer = Observer(fleet, nodes, wait, known)
+    """Follow all nodes for as long as the block runs; `known` and `heard_at` as `Observer` takes them."""
+    observer = Observer(fleet, nodes, wait, known, heard_at)
     names = tuple(observer._names)  # noqa: SLF001  # one module
     async with anyio.create_task_group() as tasks:
         for name in names:
             tasks.start_soon(observer.follow, name, name=f"follow {name}")
         yield observer
         tasks.cancel_scope.cancel()
+
+
+def _without_subject(message: str, name: str) -> str:
+    """The message without the node's name in front: whoever tells it names the node."""
+    for subject in (f"{name}: ", f"{name} "):
+        message = message.removeprefix(subject)
+    return message
 
 
 def aged(node: ReachableNode, by: timedelta) -> ReachableNode:

@@ -64,17 +64,17 @@ class SimulatedNodes:
         self.by_name[node.name] = node
 
     def course(self, entry: RunEntry, node: str) -> Course:
-        """See `simulated_node.Surroundings`."""
+        """See `simulated_seams.Surroundings`."""
         return self.course_of(entry, node)
 
     def parts(self, entry: RunEntry, node: str) -> tuple[EngineProcess | None, ...]:
-        """See `simulated_node.Surroundings`."""
+        """See `simulated_seams.Surroundings`."""
         others = (self.by_name.get(name) for name in entry.placement.nodes if name != node)
         held = (None if other is None else other.replicas.get(entry.id) for other in others)
         return tuple(None if replica is None else replica.process for replica in held)
 
     def changed(self, node: str, replica: SimulatedReplica, at: float) -> None:
-        """See `simulated_node.Surroundings`."""
+        """See `simulated_seams.Surroundings`."""
         self.on_change(at, node, replica)
         self.wake()
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reconciler.domain.declaration import DeclaredAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +26,15 @@ class Course:
     """From the signal until its process is gone."""
     frees_seconds: float = 0.0
     """From then until its GPUs' memory is measured free: drivers have taken minutes."""
+    notices_seconds: float = 0.0
+    """Until it ends after a part of it on another node has; infinite for one that serves on without its rank."""
 
 
 LOST_GPU = Course(load_seconds=1.0, failure="CUDA error: the GPU does not answer", exit_seconds=0.0)
 FULL_GPU = Course(load_seconds=1.0, failure="CUDA out of memory: something else holds the GPU", exit_seconds=0.0)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EngineProcess:
     """One launched process group."""
 
@@ -40,6 +46,12 @@ class EngineProcess:
     last_words: str = "exited with code 1"
     mute_since: float | None = None
     """Since when it runs and answers nothing."""
+    busy_until: float = -inf
+    """When the last of its requests ends."""
+    adapters: tuple[DeclaredAdapter, ...] | None = None
+    """What it lists; None where nobody has asked it, since none was ever wanted."""
+    partners: tuple[EngineProcess, ...] = ()
+    """On other nodes, those with which it became ready: it never takes another in the place of one of them."""
 
     @property
     def loaded_at(self) -> float:
@@ -66,6 +78,24 @@ class EngineProcess:
     def answers(self, now: float) -> bool:
         """Whether a request gets a token."""
         return self.loaded_at <= now < self.gone_at and self.mute_since is None
+
+    def meets(self, part: EngineProcess, now: float) -> bool:
+        """Whether this part on another node is loaded and has not become ready with another one than this."""
+        return part.answers(now) and (not part.partners or self in part.partners)
+
+    def lost_a_partner(self, now: float) -> bool:
+        """Whether a part with which it became ready has ended."""
+        return any(now >= part.gone_at for part in self.partners)
+
+    @property
+    def all_mute_since(self) -> float | None:
+        """Since when it or a partner answers nothing: a token needs every part."""
+        mute = [part.mute_since for part in (self, *self.partners) if part.mute_since is not None]
+        return min(mute, default=None)
+
+    def in_flight(self, now: float) -> int:
+        """Requests in flight: one, or none."""
+        return int(now < self.busy_until)
 
     def end(self, at: float, last_words: str = "killed by signal 9") -> None:
         """It is gone from this instant on, unless it was gone before."""

@@ -7,45 +7,28 @@ Whether an assignment or a claim is taken is decided by the very rules of the re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from reconciler.domain.admission import Held, own_gpus, refuse
 from reconciler.domain.assignment import ClaimGranted, Refusal, RunEntry, StopEntry
 from reconciler.domain.claims import Claims, decide_claim, released, restored
-from reconciler.domain.observed import ForeignProcess, LoadTime, ReachableNode, ReplicaState
+from reconciler.domain.observed import ReplicaState
 from reconciler.fleet.simulated_engine import FULL_GPU, LOST_GPU, EngineProcess
+from reconciler.fleet.simulated_memory import Memory
 from reconciler.fleet.simulated_replica import SimulatedReplica
+from reconciler.fleet.simulated_report import report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reconciler.domain.assignment import Assignment, ClaimRequest, Holder
-    from reconciler.domain.observed import ObservedGpu, ObservedReplica
-    from reconciler.fleet.simulated_engine import Course
+    from reconciler.domain.observed import ForeignProcess, ObservedGpu, ReachableNode
+    from reconciler.fleet.simulated_seams import Surroundings
 
 REVISIONS_PER_START = 10**6
 """As in the real agent: no revision of before its restart is ever taken for one of now."""
-
-HELD_MIB = 40_000
-"""What an engine is measured to hold of each of its GPUs: far above what an idle driver takes."""
-
-
-class Surroundings(Protocol):
-    """What a node cannot know by itself."""
-
-    def course(self, entry: RunEntry, node: str) -> Course:
-        """How the next launch of this entry on this node goes."""
-        ...
-
-    def parts(self, entry: RunEntry, node: str) -> tuple[EngineProcess | None, ...]:
-        """The processes of this replica on its other nodes."""
-        ...
-
-    def changed(self, node: str, replica: SimulatedReplica, at: float) -> None:
-        """A replica has changed, or is gone."""
-        ...
 
 
 @dataclass(slots=True)
@@ -71,10 +54,10 @@ class SimulatedNode:
     """UUIDs for which the driver does not answer."""
     dead_holders: set[str] = field(default_factory=set)
     """Ids of reconcilers of this machine whose process is known to be gone."""
+    memory: Memory = field(default_factory=Memory)
+    """What it remembers of replicas, those that are gone included."""
     _changes: int = 0
     _pids: int = 1_000
-    _ready_digests: set[str] = field(default_factory=set)
-    _load_times: dict[str, float] = field(default_factory=dict)
 
     # What a reconciler asks.
 
@@ -95,19 +78,7 @@ class SimulatedNode:
 
     def observe(self, now: float) -> ReachableNode:
         """The node as of now."""
-        shown = (self._observed(replica, now) for _, replica in sorted(self.replicas.items()))
-        return ReachableNode(
-            name=self.name,
-            boot_id=self.boot_id,
-            revision=self.revision,
-            epoch=self.claims.epoch,
-            generation=self.accepted[1],
-            gpus=tuple(self._measured(gpu, now) for gpu in self.gpus),
-            engines=self.engines,
-            replicas=tuple(shown),
-            foreign=tuple(self.foreign),
-            load_times=tuple(LoadTime(model=model, seconds=s) for model, s in sorted(self._load_times.items())),
-        )
+        return report(self, now)
 
     def claim(self, request: ClaimRequest, now: float) -> ClaimGranted | Refusal:
         """Take or renew the claim on this node."""
@@ -190,6 +161,11 @@ class SimulatedNode:
         self.lost_gpus.discard(uuid)
         self._moved()
 
+    def install(self, engines: tuple[str, ...]) -> None:
+        """Its engines are these from now on."""
+        self.engines = engines
+        self._moved()
+
     def held_gpus(self, now: float) -> Iterator[tuple[str, str]]:
         """Every GPU whose memory a process holds, with the replica or the foreign command that does."""
         for replica in self.replicas.values():
@@ -198,40 +174,44 @@ class SimulatedNode:
         for process in self.foreign:
             yield from ((uuid, process.command) for uuid in process.gpus)
 
-    # What its replicas ask: see `simulated_replica.Home`.
+    # What its replicas ask: see `simulated_seams.Home`.
 
-    def launch(self, replica: SimulatedReplica, now: float) -> EngineProcess | None:
-        """Start its process; None while another replica holds a GPU of it."""
+    def holder(self, replica: SimulatedReplica, now: float) -> str | None:
+        """Which other replica still holds a GPU of it."""
         gpus = own_gpus(replica.entry, self.name)
-        holders = dict(self.held_gpus(now))
-        if any(holders.get(uuid) in self.replicas for uuid in gpus):
-            return None
+        held = (holder for uuid, holder in self.held_gpus(now) if uuid in gpus)
+        return next((holder for holder in held if holder in self.replicas), None)
+
+    def launch(self, replica: SimulatedReplica, now: float) -> EngineProcess:
+        """Start its process."""
+        gpus = own_gpus(replica.entry, self.name)
         self._pids += 1
         course = self.around.course(replica.entry, self.name)
         if gpus & self.lost_gpus:
             course = LOST_GPU
-        elif gpus & holders.keys():
+        elif gpus & {uuid for uuid, _ in self.held_gpus(now)}:
             course = FULL_GPU
         return EngineProcess(self._pids, course, now)
 
-    def others_answer(self, replica: SimulatedReplica, now: float) -> bool:
-        """Whether every part of it on other nodes is loaded."""
-        parts = self.around.parts(replica.entry, self.name)
-        return all(part is not None and part.answers(now) for part in parts)
+    def leads(self, replica: SimulatedReplica) -> bool:
+        """Whether requests are answered on this node."""
+        return replica.entry.placement.nodes[:1] == (self.name,)
 
-    def others_are_gone(self, replica: SimulatedReplica, now: float) -> bool:
-        """Whether the process of a part of it on another node has ended."""
-        return any(part is None or now >= part.gone_at for part in self.around.parts(replica.entry, self.name))
+    def parts(self, replica: SimulatedReplica) -> tuple[EngineProcess | None, ...]:
+        """Its processes on other nodes."""
+        return self.around.parts(replica.entry, self.name)
 
-    def was_ready(self, digest: str) -> bool:
-        """Whether this launch digest reached ready on this node."""
-        return digest in self._ready_digests
+    def was_ready(self, replica: SimulatedReplica) -> bool:
+        """Whether its launch digest reached ready on this node."""
+        return self.memory.was_ready(replica.entry.digest)
 
     def became_ready(self, replica: SimulatedReplica) -> None:
         """Remember its launch digest and its load time."""
-        self._ready_digests.add(replica.entry.digest)
-        if replica.load_seconds is not None:
-            self._load_times[replica.entry.model] = replica.load_seconds
+        self.memory.came_up(replica.entry, replica.load_seconds)
+
+    def launch_failed(self, replica: SimulatedReplica, why: str, now: float) -> None:
+        """Remember a launch that ended before it answered."""
+        self.memory.came_to_nothing(replica.entry, why, now)
 
     # How it does it.
 
@@ -271,29 +251,15 @@ class SimulatedNode:
         self.claims = restored(self.claims.epoch, self.claims.claim, now)
         for id_, replica in tuple(self.replicas.items()):
             before = replica.state
-            if not replica.adopt(now, rebooted=rebooted, ever_ready=self.was_ready(replica.entry.digest)):
+            if not replica.adopt(self, now, rebooted=rebooted):
                 del self.replicas[id_]
             if replica.state is not before or id_ not in self.replicas:
                 self.around.changed(self.name, replica, now)
         self.advance(now)
-
-    def _observed(self, replica: SimulatedReplica, now: float) -> ObservedReplica:
-        return replica.observe(
-            now,
-            self.midnight + timedelta(seconds=replica.since),
-            address=f"http://{self.name}:{20_000 + (replica.process.pid if replica.process else 0) % 10_000}",
-            ever_ready=self.was_ready(replica.entry.digest),
-        )
-
-    def _measured(self, gpu: ObservedGpu, now: float) -> ObservedGpu:
-        if gpu.uuid in self.lost_gpus:
-            return gpu.model_copy(update={"answers": False, "used_mib": None})
-        held = any(uuid == gpu.uuid for uuid, _ in self.held_gpus(now))
-        return gpu.model_copy(update={"used_mib": HELD_MIB if held else 0})
 
     def _is_dead(self, holder: Holder) -> bool:
         return holder.id in self.dead_holders
 
 
 def _held(replica: SimulatedReplica) -> Held:
-    return Held(replica.entry, replica.has_process, replica.stop is not None)
+    return Held(replica.entry, replica.process is not None, replica.stop is not None)

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from reconciler.domain.observed import ObservedReplica, ReplicaState
+from reconciler.domain.observed import ReplicaState
+from reconciler.fleet import simulated_parts as parts
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from reconciler.domain.assignment import RunEntry, StopEntry
     from reconciler.fleet.simulated_engine import EngineProcess
+    from reconciler.fleet.simulated_seams import Home
 
 # The real agent's pace: reconciler/agent/lifecycle.py and serving.py give the reasons.
 FIRST_RETRY = 10.0
@@ -27,30 +26,9 @@ UNHEALTHY_AFTER = 18.0
 UNHEALTHY_UNTIL_KILLED = 60.0
 
 _SERVING = frozenset({ReplicaState.READY, ReplicaState.UNHEALTHY})
-
-
-class Home(Protocol):
-    """What a replica asks of its node."""
-
-    def launch(self, replica: SimulatedReplica, now: float) -> EngineProcess | None:
-        """Start its process; None while something else holds its GPUs."""
-        ...
-
-    def others_answer(self, replica: SimulatedReplica, now: float) -> bool:
-        """Whether every part of it on other nodes is loaded; True for a replica of one node."""
-        ...
-
-    def others_are_gone(self, replica: SimulatedReplica, now: float) -> bool:
-        """Whether the process of a part of it on another node has ended."""
-        ...
-
-    def was_ready(self, digest: str) -> bool:
-        """Whether this launch digest reached ready on this node."""
-        ...
-
-    def became_ready(self, replica: SimulatedReplica) -> None:
-        """Remember its launch digest and its load time."""
-        ...
+_AGAIN = frozenset({ReplicaState.FAILED})
+_AGAIN_TOGETHER = _AGAIN | _SERVING | {ReplicaState.STARTING}
+"""In which states a higher attempt launches it again: a replica of one node, and a part of one over several."""
 
 
 @dataclass(slots=True)
@@ -69,6 +47,16 @@ class SimulatedReplica:
     retry_at: float = inf
     stop: StopEntry | None = None
     signalled: bool = False
+    stage: str | None = None
+    """How far its start is, or what it waits for."""
+    watched_since: float = -inf
+    """Since when this agent has watched it: what it did before nobody has read."""
+    lonely_since: float | None = None
+    """When it lost a part of it on another node."""
+    leaderless_since: float | None = None
+    """While it starts: since when nothing listens where its leader answers."""
+    silent_since: float | None = None
+    """While it serves: since when it looks silent, as last looked at."""
 
     @property
     def id(self) -> str:
@@ -76,18 +64,23 @@ class SimulatedReplica:
         return self.entry.id
 
     @property
-    def has_process(self) -> bool:
-        """Whether it holds GPUs."""
-        return self.process is not None
+    def is_part(self) -> bool:
+        """Whether other nodes run parts of it too."""
+        return len(self.entry.placement.shards) > 1
 
     # What the node asks of it.
 
     def reassign(self, entry: RunEntry, now: float) -> bool:
-        """Its entry was sent again; whether anything changed. Only a higher attempt launches, and only what failed."""
+        """Its entry was sent again; whether anything changed. A higher attempt launches what failed again.
+
+        A part of a replica over several nodes is launched again also while it runs: its engine lost a rank for good.
+        """
         higher = entry.attempt > self.entry.attempt
         kept = entry if higher else entry.model_copy(update={"attempt": self.entry.attempt})
         changed, self.entry = kept != self.entry, kept
-        if higher and self.state is ReplicaState.FAILED:
+        if higher and self.state in (_AGAIN_TOGETHER if self.is_part else _AGAIN):
+            if self.process is not None:
+                self.process.end(now)
             self._again(now)
         return changed
 
@@ -101,30 +94,36 @@ class SimulatedReplica:
         self._enter(ReplicaState.DRAINING if drains else ReplicaState.STOPPING, now)
         return True
 
-    def adopt(self, now: float, *, rebooted: bool, ever_ready: bool) -> bool:
+    def adopt(self, home: Home, now: float, *, rebooted: bool) -> bool:
         """Its agent has come back; whether the replica is still there."""
+        self.watched_since = now
         if self.process is not None and now >= self.process.free_at and (rebooted or self.stop is not None):
             self.process = None
         if self.process is not None and now < self.process.gone_at:
             return True
         if self.stop is not None:
             return self.process is not None
-        if rebooted and (self.state is not ReplicaState.FAILED or ever_ready):
+        if rebooted and (self.state is not ReplicaState.FAILED or home.was_ready(self)):
             self._again(now)
         elif self.state not in {ReplicaState.PENDING, ReplicaState.FAILED}:
-            self._fail("ended while no agent was watching", now, ever_ready=ever_ready)
+            self._fail(home, "ended while no agent was watching", now)
         return True
 
     def step(self, home: Home, now: float) -> bool:
         """Take the steps that are due; whether anything changed. `is_gone` tells afterwards whether it is there."""
-        before = (self.state, self.process, self.failures_in_a_row)
+        before = self._shown
         if self.process is not None and now >= self.process.free_at and self.state in _GONE_IN:
             self.process = None
         if self.stop is not None:
             self._step_stop(now)
         else:
             self._step(home, now)
-        return before != (self.state, self.process, self.failures_in_a_row)
+        return before != self._shown
+
+    @property
+    def _shown(self) -> tuple[object, ...]:
+        adapters = None if self.process is None else self.process.adapters
+        return self.state, self.process, self.failures_in_a_row, self.stage, adapters
 
     @property
     def is_gone(self) -> bool:
@@ -135,71 +134,82 @@ class SimulatedReplica:
         """The next instant at which `step` would change something by itself."""
         return min((at for at in self._instants() if at > now), default=inf)
 
-    def observe(self, now: float, at: datetime, *, address: str, ever_ready: bool) -> ObservedReplica:
-        """As an observation shows it."""
-        waits = self.state in {ReplicaState.PENDING, ReplicaState.STARTING}
-        return ObservedReplica(
-            entry=self.entry,
-            state=self.state,
-            state_for=timedelta(seconds=now - self.since),
-            since=at,
-            stage="loading" if waits and self.process is not None else None,
-            routable=self.state is ReplicaState.READY,
-            address=address if self.process is not None else None,
-            pid=self.process.pid if self.process is not None else None,
-            running=0 if self.state in _SERVING else None,
-            waiting=0 if self.state in _SERVING else None,
-            failure=self.failure,
-            ever_ready=ever_ready,
-            failures_in_a_row=self.failures_in_a_row,
-            load_seconds=self.load_seconds,
-        )
-
     # Its steps.
 
     def _step(self, home: Home, now: float) -> None:
         match self.state:
             case ReplicaState.PENDING:
-                if self.process is None and (process := home.launch(self, now)) is not None:
-                    self.process = process
-                    self._enter(ReplicaState.STARTING, now)
+                if self.process is None:
+                    self._launch(home, now)
             case ReplicaState.STARTING:
                 self._start(home, now)
             case ReplicaState.READY | ReplicaState.UNHEALTHY:
                 self._serve(home, now)
             case ReplicaState.FAILED:
-                if self.process is None and now >= self.retry_at:
+                if self.process is None and now >= self.retry_at and not parts.leader_serves(home, self, now):
                     self._again(now)
             case ReplicaState.DRAINING | ReplicaState.STOPPING:
                 raise AssertionError(f"{self.id} is {self.state} and was not asked to stop")
             case unknown:
                 assert_never(unknown)
 
+    def _launch(self, home: Home, now: float) -> None:
+        holder = home.holder(self, now)
+        if holder is not None:
+            self.stage = f"waiting for {holder} to free its GPUs"
+            return
+        self.process, self.stage = home.launch(self, now), "loading"
+        self.lonely_since = self.leaderless_since = None
+        self.watched_since = now
+        self._enter(ReplicaState.STARTING, now)
+
     def _start(self, home: Home, now: float) -> None:
         process = self._running()
+        self.leaderless_since = parts.leaderless_since(home, self, now)
         if now >= process.gone_at:
-            self._fail(process.why, now, ever_ready=home.was_ready(self.entry.digest))
-        elif process.answers(now) and home.others_answer(self, now):
+            self._fail(home, process.why, now)
+        elif process.answers(now) and (partners := parts.met(home, self, now)) is not None:
+            process.partners = partners
+            process.adapters = self.entry.declaration.adapters or None
             self.ready_at, self.load_seconds = now, round(now - process.launched_at, 3)
             self._enter(ReplicaState.READY, now)
             home.became_ready(self)
-        elif now >= self._ready_deadline():
+        elif now >= self._ready_deadline() and home.leads(self):
             allowed = self.entry.ready_timeout.total_seconds()
             process.end(now)
-            why = f"not ready, and no progress for {allowed:.0f} s (loading)"
-            self._fail(why, now, ever_ready=home.was_ready(self.entry.digest))
+            self._fail(home, f"not ready, and no progress for {allowed:.0f} s (loading)", now)
+        elif now >= self._leader_deadline() and home.was_ready(self):
+            self._end_without_leader(home, self.leaderless_since, now)
+
+    def _end_without_leader(self, home: Home, since: float | None, now: float) -> None:
+        self._running().end(now)
+        self._fail(home, parts.leader_gone(self, now - (now if since is None else since)), now)
 
     def _serve(self, home: Home, now: float) -> None:
         process = self._running()
-        if home.others_are_gone(self, now):
+        if self.lonely_since is None and process.lost_a_partner(now):
+            self.lonely_since = now
+        declared = self.entry.declaration
+        if declared.loads_adapters and declared.adapters != (process.adapters or ()):
+            process.adapters = declared.adapters
+        if now >= self._ends_alone_at():
             process.end(now, "a part of it on another node has ended")
+        self.silent_since = parts.silent_since(home, self)
         if now >= process.gone_at:
-            self._fail(process.why, now, ever_ready=True)
-        elif self.state is ReplicaState.UNHEALTHY and process.mute_since is None:
+            self._fail(home, process.why, now)
+        else:
+            self._judge(home, process, now)
+
+    def _judge(self, home: Home, process: EngineProcess, now: float) -> None:
+        """In routing or out of it, or ended after a silent minute."""
+        if self.state is ReplicaState.UNHEALTHY and (self.silent_since is None or now < self.silent_since):
             self._enter(ReplicaState.READY, now)
         elif self.state is ReplicaState.UNHEALTHY and now >= self.since + UNHEALTHY_UNTIL_KILLED:
-            process.end(now)
-            self._fail(f"stopped answering for {UNHEALTHY_UNTIL_KILLED:.0f} s and was killed", now, ever_ready=True)
+            if home.leads(self):
+                process.end(now)
+                self._fail(home, f"stopped answering for {UNHEALTHY_UNTIL_KILLED:.0f} s and was killed", now)
+            elif process.partners and now >= process.partners[0].gone_at + UNHEALTHY_UNTIL_KILLED:
+                self._end_without_leader(home, process.partners[0].gone_at, now)
         elif self.state is ReplicaState.READY and now >= self._unhealthy_at():
             self._enter(ReplicaState.UNHEALTHY, now)
         elif now >= self._served_at():
@@ -224,11 +234,13 @@ class SimulatedReplica:
         self.failure, self.retry_at, self.ready_at = None, inf, None
         self._enter(ReplicaState.PENDING, now)
 
-    def _fail(self, why: str, now: float, *, ever_ready: bool) -> None:
+    def _fail(self, home: Home, why: str, now: float) -> None:
+        if self.state not in _SERVING:
+            home.launch_failed(self, why, now)
         served = self.ready_at is not None and now >= self.ready_at + SERVED_AFTER
         self.failures_in_a_row = 1 if served else self.failures_in_a_row + 1
         delay = min(FIRST_RETRY * 2.0 ** min(self.failures_in_a_row - 1, 16), LONGEST_RETRY)
-        self.failure, self.retry_at = why, now + delay if ever_ready else inf
+        self.failure, self.retry_at = why, now + delay if home.was_ready(self) else inf
         self._enter(ReplicaState.FAILED, now)
 
     def _enter(self, state: ReplicaState, now: float) -> None:
@@ -246,11 +258,11 @@ class SimulatedReplica:
         ends = (self.process.gone_at, self.process.free_at, self.retry_at)
         match self.state:
             case ReplicaState.STARTING:
-                return (*ends, self.process.loaded_at, self._ready_deadline())
+                return (*ends, self.process.loaded_at, self._ready_deadline(), self._leader_deadline())
             case ReplicaState.READY:
-                return (*ends, self._unhealthy_at(), self._served_at())
+                return (*ends, self._unhealthy_at(), self._served_at(), self._ends_alone_at())
             case ReplicaState.UNHEALTHY:
-                return (*ends, self.since + UNHEALTHY_UNTIL_KILLED)
+                return (*ends, self.since + UNHEALTHY_UNTIL_KILLED, self._ends_alone_at())
             case ReplicaState.DRAINING:
                 return (*ends, self._drained_at())
             case ReplicaState.PENDING | ReplicaState.FAILED | ReplicaState.STOPPING:
@@ -262,17 +274,25 @@ class SimulatedReplica:
         stuck_at = self._running().launched_at + (0.0 if visible == inf else visible)
         return stuck_at + self.entry.ready_timeout.total_seconds()
 
+    def _leader_deadline(self) -> float:
+        if self.leaderless_since is None:
+            return inf
+        return max(self.leaderless_since + self.entry.ready_timeout.total_seconds(), self._ready_deadline())
+
     def _unhealthy_at(self) -> float:
-        mute_since = self._running().mute_since
-        return inf if mute_since is None else mute_since + UNHEALTHY_AFTER
+        return inf if self.silent_since is None else self.silent_since + UNHEALTHY_AFTER
+
+    def _ends_alone_at(self) -> float:
+        return inf if self.lonely_since is None else self.lonely_since + self._running().course.notices_seconds
 
     def _served_at(self) -> float:
         return inf if self.ready_at is None or not self.failures_in_a_row else self.ready_at + SERVED_AFTER
 
     def _drained_at(self) -> float:
         assert self.stop is not None, f"{self.id} was not asked to stop"  # noqa: S101  # only a draining one is asked
-        begins = self.since + self.stop.withdraw_delay.total_seconds()
-        return begins + min(self._running().course.drain_seconds, self.stop.drain_timeout.total_seconds())
+        process, begins = self._running(), self.since + self.stop.withdraw_delay.total_seconds()
+        ends = max(begins + process.course.drain_seconds, process.busy_until)
+        return min(ends, begins + self.stop.drain_timeout.total_seconds())
 
 
 _GONE_IN = frozenset({ReplicaState.PENDING, ReplicaState.FAILED, ReplicaState.DRAINING, ReplicaState.STOPPING})

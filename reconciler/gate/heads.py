@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
 from reconciler.domain.model_spec import Engine
+from reconciler.engines.fields import not_taken
 from reconciler.gate.capacity import GPU_COUNTS
 from reconciler.gate.rule import rule
 from reconciler.sizing.refusal import Reason
@@ -166,6 +167,7 @@ def parallel_product(context: Context) -> Iterator[Problem]:
     data_parallel is for vLLM and SGLang, which there stay on one node; TensorRT-LLM and llama.cpp serve more at once
     with more replicas. llama.cpp spreads its layers over the GPUs by itself and has no stages to count.
     nodes: N is for vLLM and SGLang: the others span nodes only by programs that no agent would know of.
+    expert_parallel is for those that split a model over GPUs, which llama.cpp and ComfyUI do not.
     Flags that make groups of GPUs (--decode-context-parallel-size, --attn-dp-size) must divide the width too.
     """
     for use in context.uses:
@@ -173,41 +175,32 @@ def parallel_product(context: Context) -> Iterator[Problem]:
     yield from _told(context, Reason.PARALLEL_PRODUCT)
 
 
-_NO_DATA = {
-    Engine.TRTLLM: "trtllm-serve has no data-parallel ranks",
-    Engine.LLAMACPP: "llama.cpp has no data-parallel ranks",
-    Engine.COMFYUI: "comfyui computes on one GPU",
-}
-_NO_STAGES = {
-    Engine.LLAMACPP: "llama.cpp spreads its layers over the GPUs by itself",
-    Engine.COMFYUI: "comfyui computes on one GPU",
-}
-_NO_NODES = {
-    Engine.TRTLLM: "trtllm-serve spans nodes only under an MPI launcher, whose processes no agent starts or stops",
-    Engine.LLAMACPP: "llama.cpp spans nodes only through RPC servers, which no agent starts and which check nobody",
-}
-"""ComfyUI is told by inventory/single-gpu-engine."""
+_FIELDS = ("pipeline_parallel", "nodes", "data_parallel", "expert_parallel")
+"""How a replica is cut: an engine that has no use for one of these refuses it whatever the count."""
 _MORE_REPLICAS = "remove it; scaling.min: N serves more at once"
+_INSTEAD = {"nodes": "nodes: 1; vllm and sglang span nodes", "data_parallel": _MORE_REPLICAS}
 
 
 def _not_taken(context: Context, use: Use) -> Iterator[Problem]:
     """Fields that the engine has no use for, or not together (facts/engines.md section 1.3)."""
     profile = use.profile
-    if profile.pipeline_parallel > 1 and profile.engine in _NO_STAGES:
-        message = f"pipeline_parallel is {profile.pipeline_parallel}; {_NO_STAGES[profile.engine]}"
-        yield use.problem("pipeline_parallel", message, "remove it")
-    if profile.nodes > 1 and profile.engine in _NO_NODES:
-        message = f"nodes is {profile.nodes}; {_NO_NODES[profile.engine]}"
-        yield use.problem("nodes", message, "nodes: 1; vllm and sglang span nodes", valid=())
-    if profile.data_parallel == 1:
+    for field in _FIELDS:
+        value = getattr(profile, field)
+        because = not_taken(profile.engine, field)
+        if value == type(profile).model_fields[field].default or because is None:
+            continue
+        if field == "nodes" and profile.engine is Engine.COMFYUI:
+            continue  # inventory/single-gpu-engine tells it
+        valid = () if field == "nodes" else None
+        written = str(value).lower() if value is True else value
+        yield use.problem(field, f"{field} is {written}; {because}", _INSTEAD.get(field, "remove it"), valid=valid)
+    if profile.engine is not Engine.SGLANG or profile.data_parallel == 1:
         return
     told = f"data_parallel is {profile.data_parallel}"
-    if profile.engine in _NO_DATA:
-        yield use.problem("data_parallel", f"{told}; {_NO_DATA[profile.engine]}", _MORE_REPLICAS)
-    elif profile.engine is Engine.SGLANG and profile.nodes > 1:
+    if profile.nodes > 1:
         message = f"{told} over {profile.nodes} nodes; SGLang's ranks stay on one"
         yield use.problem("data_parallel", message, _MORE_REPLICAS)
-    elif profile.engine is Engine.SGLANG and context.knowledge.ranks(use).own_requests:
+    elif context.knowledge.ranks(use).own_requests:
         message = f"{told} beside --attn-dp-size, which exclude each other in SGLang"
         yield use.problem("data_parallel", message, "remove one of the two")
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Problem, Severity
 from reconciler.domain.model_spec import Engine
+from reconciler.engines.versions import at_least
+from reconciler.engines.vllm_environment import BY_UUID
 from reconciler.gate.capacity import GPU_COUNTS, is_known
 from reconciler.gate.card import SLICE
 from reconciler.gate.common_ground import apart, unlike
@@ -13,8 +15,8 @@ from reconciler.gate.competing import overcommitments
 from reconciler.gate.fitting import shortages
 from reconciler.gate.nearest import Spellings
 from reconciler.gate.not_taken import (
+    fields_without_effect,
     not_understood,
-    quantization_not_told,
     task_not_taken,
     versions_nobody_names,
     words_not_taken,
@@ -188,6 +190,7 @@ def mig(context: Context) -> Iterator[Problem]:
 
         gpu_class: h100-80gb/1g.10gb
         gpus: 2                  refused
+        version: "0.23.0"        refused: vLLM before 0.24 takes GPUs by number only, and a slice has none
 
     Take a larger slice, a whole card, or more replicas.
     """
@@ -200,6 +203,10 @@ def mig(context: Context) -> Iterator[Problem]:
             yield use.problem("gpus", message, "gpus: 1")
         if nodes > 1:
             yield use.problem("nodes", f"a replica on a MIG slice has one node; nodes is {nodes}", "nodes: 1")
+        version = context.desired.version(use.profile)
+        if use.profile.engine is Engine.VLLM and not at_least(version, BY_UUID):
+            message = f"vllm {version} takes GPUs by number only, and a MIG slice has none"
+            yield use.problem("gpu_class", message, f"vllm {BY_UUID} is the first that takes one by its id", valid=())
 
 
 @rule(Severity.ERROR, across=versions_nobody_names)
@@ -217,8 +224,10 @@ def unsupported(context: Context) -> Iterator[Problem]:
         kv_cache_dtype: fp9                                      refused, with the words the version takes
         task: embed, engine: trtllm                              refused, with the engines that embed
         quantization: fp8, engine: trtllm                        refused: only the checkpoint can say so there
+        dtype: bfloat16, engine: llamacpp                        refused: the file decides, and nothing would change
 
-    Take another engine, another version or another checkpoint.
+    Take another engine, another version or another checkpoint. A field that an engine has no use for (memory_share of
+    llama.cpp, mmproj of vLLM, most of ComfyUI) is refused with the reason, so that nothing written is without effect.
     """
     for use in context.uses:
         refused = [each for each in context.knowledge.refusals(use) if each.reason is Reason.UNSUPPORTED]
@@ -227,7 +236,7 @@ def unsupported(context: Context) -> Iterator[Problem]:
             yield use.problem(field, refusal.message, refusal.hint, severity=refusal.severity)
         yield from task_not_taken(use)
         yield from words_not_taken(context, use)
-        yield from quantization_not_told(use)
+        yield from fields_without_effect(use)
     yield from not_understood(context)
 
 

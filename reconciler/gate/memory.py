@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
 from reconciler.domain.model_spec import Engine
+from reconciler.domain.shape import Unreadable
 from reconciler.gate.capacity import GPU_COUNTS
 from reconciler.gate.rule import rule
 from reconciler.sizing.refusal import Reason
@@ -135,10 +136,11 @@ def share(context: Context) -> Iterator[Problem]:
 def unknown(context: Context) -> Iterator[Problem]:
     """What a GPU would hold cannot be told, so nothing of memory is checked for this profile.
 
-    A lock without a config that can be read has no layers to count, and ComfyUI loads what its workflows ask for (a
-    note). Nothing is guessed: the engine may run out of memory, and the plan does not know.
+    Weights of a kind that our tables do not know cannot be counted, and ComfyUI loads what its workflows ask for (a
+    note). Nothing is guessed: the engine may run out of memory, and the plan does not know. A lock whose config tells
+    no shape is told by inventory/unsupported.
 
-        a config.json without hidden_size     not estimated
+        engine: comfyui     not estimated
 
     Run `reconciler lock`, or start it once and look. Without any lock it is lock/missing that tells.
     """
@@ -146,7 +148,8 @@ def unknown(context: Context) -> Iterator[Problem]:
         if use.profile.engine is Engine.COMFYUI:
             message = "comfyui loads what its workflows ask for: memory is not estimated"
             yield use.problem("engine", message, severity=Severity.NOTE)
-        elif is_judged(context, use):
+        elif is_judged(context, use) and not isinstance(context.knowledge.shape(use), Unreadable):
+            # A config without a shape is told by inventory/unsupported, with what is not checked because of it.
             sized = context.knowledge.sized(use)
             for remark in () if first(sized) else sized.remarks:
                 if remark.reason is MemoryReason.UNKNOWN:

@@ -11,6 +11,7 @@ from reconciler.domain.flag_tables import flag_table, known_versions
 from reconciler.domain.model_spec import Engine, Task
 from reconciler.domain.shape import Shape, Unreadable
 from reconciler.domain.tables import table
+from reconciler.engines.fields import not_taken
 from reconciler.gate.knowledge import is_certain
 from reconciler.gate.nearest import nearest
 from reconciler.gate.phrases import listed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from reconciler.gate.subject import Context, Use
 
 
-_TASKS: Mapping[Engine, frozenset[Task]] = {
+TASKS: Mapping[Engine, frozenset[Task]] = {
     Engine.VLLM: frozenset({Task.GENERATE, Task.EMBED, Task.RERANK, Task.TRANSCRIBE}),
     Engine.SGLANG: frozenset({Task.GENERATE, Task.EMBED, Task.RERANK, Task.TRANSCRIBE}),
     Engine.TRTLLM: frozenset({Task.GENERATE}),
@@ -33,12 +34,11 @@ _TASKS: Mapping[Engine, frozenset[Task]] = {
 write text as well; trtllm-serve's and SGLang's pictures come from programs of their own."""
 
 
-_AS_THE_FILES_ARE = {
-    Engine.TRTLLM: "trtllm-serve quantizes as the checkpoint's own files say",
-    Engine.LLAMACPP: "llama.cpp computes with the types that are in the GGUF file",
-    Engine.COMFYUI: "comfyui loads what its workflows name",
-}
-"""Engines whose program is told no quantization: the field would be read, counted and have no effect."""
+_WORDS = ("dtype", "kv_cache_dtype", "quantization")
+"""Fields in the engine's own words."""
+
+_SINGLE = ("memory_share", "max_concurrency", "kv_cache_dtype", "dtype", "quantization", "mmproj")
+"""Fields of which an engine may have no use, beside those that cut a replica (heads/parallel-product)."""
 
 
 def versions_nobody_names(context: Context) -> Iterator[Problem]:
@@ -57,9 +57,9 @@ def versions_nobody_names(context: Context) -> Iterator[Problem]:
 
 def task_not_taken(use: Use) -> Iterator[Problem]:
     """A model is there for something that the engine of this profile does not answer."""
-    task, able = use.model.task, _TASKS[use.profile.engine]
+    task, able = use.model.task, TASKS[use.profile.engine]
     if task not in able:
-        others = [engine.value for engine, tasks in _TASKS.items() if task in tasks]
+        others = [engine.value for engine, tasks in TASKS.items() if task in tasks]
         message = f"task is {task}; {use.profile.engine} serves {', '.join(sorted(able))}"
         yield use.problem("engine", message, f"engine: {' or '.join(others)}")
 
@@ -67,7 +67,8 @@ def task_not_taken(use: Use) -> Iterator[Problem]:
 def words_not_taken(context: Context, use: Use) -> Iterator[Problem]:
     """Types that a profile names in the engine's own words and that its version does not have."""
     flags = context.knowledge.table(use)
-    written = {name: getattr(use.profile, name) for name in ("dtype", "kv_cache_dtype", "quantization")}
+    fields = [name for name in _WORDS if not_taken(use.profile.engine, name) is None]
+    written = {name: getattr(use.profile, name) for name in fields}
     for flag in flags.flags:
         field = flag.managed.field if flag.managed else None
         value = written.pop(field, None) if field in written and flag.choices else None
@@ -114,12 +115,16 @@ def _known_words(engine: Engine, field: str) -> _Words | None:
     return None
 
 
-def quantization_not_told(use: Use) -> Iterator[Problem]:
-    """A quantization that only a checkpoint can bring, written where nothing reads it."""
-    value, because = use.profile.quantization, _AS_THE_FILES_ARE.get(use.profile.engine)
-    if value is not None and because is not None:
-        message = f"quantization {value} has no effect: {because}"
-        yield use.problem("quantization", message, f"remove it, and name a source that is {value} already")
+def fields_without_effect(use: Use) -> Iterator[Problem]:
+    """Fields that would be read, counted and then reach nothing of this engine."""
+    for field in _SINGLE:
+        value, because = getattr(use.profile, field), not_taken(use.profile.engine, field)
+        if value is None or because is None:
+            continue
+        written = "a projector" if field == "mmproj" else f"{field} {value}"
+        by_files = field == "quantization" and use.profile.engine is not Engine.COMFYUI
+        hint = f"remove it, and name a source that is {value} already" if by_files else "remove it"
+        yield use.problem(field, f"{written} has no effect: {because}", hint)
 
 
 def not_understood(context: Context) -> Iterator[Problem]:

@@ -103,11 +103,16 @@ class Remedies:
         )
 
 
+def context_step(tokens: int) -> int:
+    """Contexts are proposed in multiples of this, here as by `fit`, so that the two name one figure."""
+    return _STEP if tokens > _STEP else _STEP // 4
+
+
 def _shorter_context(search: Search) -> Iterator[Change]:
     context = search.use.model.context
     if context is None:
         return
-    step = _STEP if context > _STEP else _STEP // 4
+    step = context_step(context)
     half = -(-context // 2 // step) * step if search.rule.slug in _HALF else 0
     near = context * _TWICE // 3 if half else search.longest()
     if near is None or (half and not (search.helps(_TWICE) and search.accepts(search.use.changed(context=half)))):

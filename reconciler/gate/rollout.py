@@ -113,6 +113,32 @@ def limits(context: Context) -> Iterator[Problem]:
         yield Problem(where and where.at("limits"), f"{removal.words} would disappear: {over}", hint)
 
 
+@rule(Severity.NOTE)
+def no_scaler(context: Context) -> Iterator[Problem]:
+    """Nothing counts requests yet, so that what scaling says of load changes nothing: the count stays as it is.
+
+    scaling.target and a max above min are read and kept, for a scaler that is to come. Until then a model runs just
+    min replicas, and what somebody else has made of the count between min and max is left alone.
+
+        scaling: {min: 1, max: 4, target: 8}     runs 1, however many requests wait
+        scaling: {min: 4}                        runs 4
+        scaling: {min: 0, max: 1}                on demand: loaded when it is asked for, which needs no scaler
+
+    Write into min how many are to run; `reconciler model scale` does so.
+    """
+    for model in context.desired.models:
+        scaling, here = model.scaling, context.desired.where_by_model.get(model.name)
+        high = model.replicas if scaling.max is None else scaling.max
+        if here is None or model.external is not None or (scaling.target is None and not 0 < scaling.min < high):
+            continue
+        field = "max" if scaling.target is None else "target"
+        runs = "one is loaded when asked for" if model.is_on_demand else f"{model.replicas} run"
+        runs = "1 runs" if runs == "1 run" else runs
+        message = f"scaling.{field} has no effect yet: nothing scales with load, so {runs}, whatever waits"
+        hint = f"write how many are to run: scaling.min, {model.replicas} to {high}" if high > model.replicas else None
+        yield Problem(here.at("scaling", field), message, hint, model.name)
+
+
 FAILED = Rule(
     "rollout/failed",
     Severity.WARNING,
@@ -121,7 +147,8 @@ FAILED = Rule(
     A launch that never answered, or died three times in a row, is not tried again by itself: it would fail again.
 
     What served before is kept, or after a launch in place started again on its GPUs. The message has the engine's own
-    reason, and `reconciler status` shows it as well.
+    reason, and `reconciler status` shows it as well. Where it is the node's fault it goes elsewhere: what has served
+    leaves GPUs that cannot be used any more, and a launch that serves in another slot is tried on three nodes in all.
 
         weights missing, out of memory, an unknown argument     mend it and commit
 
@@ -160,6 +187,25 @@ NODES_VANISHED = Rule(
     Nodes that are gone for good are taken out of nodes/, or say so:
 
         - {name: gpu-17, drain: true}
+    """
+    ),
+)
+"""As `FAILED`."""
+
+
+NOT_HEARD = Rule(
+    "rollout/not-heard",
+    Severity.WARNING,
+    *words(
+        """
+    Where no node that could run a replica answers, nothing is known of room: it may be free, full or gone.
+
+    What ran there is unknown and is left alone; nothing is started elsewhere in its place. The message says of each
+    node what happened when it was asked: a name that cannot be looked up, a refused connection, silence, a certificate.
+
+        no agent runs there      start it: reconciler agent
+        it is somewhere else     mend its address in nodes/
+        it is gone for good      drain: true, or take it out of nodes/
     """
     ),
 )

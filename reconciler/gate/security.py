@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from reconciler.domain.declaration import declare
 from reconciler.domain.exposures import exposing_flags, exposing_variables, risky_variable
 from reconciler.domain.finding import Problem, Severity
+from reconciler.domain.fleet_spec import LOCAL
+from reconciler.domain.model_spec import Engine
 from reconciler.gate.doors import flags_given, is_on
 from reconciler.gate.holes import holes_of, holes_of_fleet
 from reconciler.gate.phrases import listed
@@ -141,6 +144,12 @@ def engine_exposed(context: Context) -> Iterator[Problem]:
         env: {VLLM_SERVER_DEV_MODE: "1"}         endpoints that change weights and drop caches
 
     Take it out where a model serves people. For an experiment keep it, on nodes that nobody else reaches.
+
+    One door the launch opens itself: vLLM loads adapters while it serves through its own API, which a key guards like
+    the rest of it. Without one, whoever reaches the engine can load any directory of the node as an adapter, or take
+    the model's out. Told where nodes other than this machine could run the replica:
+
+        adapters: [{name: sql, source: …}]       declare env: {VLLM_API_KEY: {secret: NAME}}
     """
     for use in context.uses:
         doors, managed = exposing_flags(use.profile.engine), {each.at for each in context.knowledge.managed(use)}
@@ -152,6 +161,22 @@ def engine_exposed(context: Context) -> Iterator[Problem]:
             door = exposing_variables(use.profile.engine).get(name)
             if door is not None and (not isinstance(text, str) or is_on(text, door.word)):
                 yield use.problem(("env", name), f"{name} {door.why}", "take it out where the model serves people")
+    yield from _open_to_adapters(context)
+
+
+def _open_to_adapters(context: Context) -> Iterator[Problem]:
+    """Replicas whose adapters come and go by requests that need no key."""
+    uses = [use for use in context.uses if use.model.adapters and use.profile.engine is Engine.VLLM]
+    if not uses or all(node.address in (None, LOCAL) for node in context.desired.nodes):
+        return  # an agent of this machine lets its engines listen on loopback
+    for use in uses:
+        keyed = "VLLM_API_KEY" in (use.profile.env or {})
+        if not keyed and declare(context.desired, use.model, use.profile).loads_adapters:
+            message = (
+                "vLLM loads adapters through its own API, without a key: whoever reaches it can load any directory"
+                " of the node"
+            )
+            yield use.problem("engine", message, "env: {VLLM_API_KEY: {secret: NAME}}")
 
 
 def _is_plain(url: str) -> bool:

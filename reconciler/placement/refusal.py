@@ -58,12 +58,14 @@ def _refuse_gpus(room: Room, demand: Demand, gpu_class: str) -> Refusal:
         text = f"no node of the inventory has {gpu_class}"
         return Refusal(f"{needs}; {text}", text, "add nodes of that class, or ask for another")
     shortage = f"no node has {demand.gpus} {gpu_class} free"
-    able = [node for node in offering if misfit(node, demand) is None]
+    able = next((node for node in offering if misfit(node, demand) is None), None)
     if demand.nodes > 1:
-        shortage = _too_few(able, demand, gpu_class)
-    elif able:
-        shortage += f" ({len(able[0].free[gpu_class])} at most, {able[0].node.name})"
-    elif offering:
+        shortage = _too_few([node for node in offering if misfit(node, demand) is None], demand, gpu_class)
+    elif able is not None:
+        shortage += f" ({len(able.free[gpu_class])} at most, {able.node.name})"
+    elif not offering:
+        shortage = f"no node with {gpu_class} takes new replicas ({', '.join(lines)})"
+    else:
         shortage += f" that could take it ({offering[0].node.name} {misfit(offering[0], demand)})"
     return Refusal(f"{needs}; {', '.join(lines)}", shortage, _hint(offering, demand))
 
@@ -110,7 +112,9 @@ def _refuse_cpus(room: Room, demand: Demand) -> Refusal:
 
 def _hint(nodes: Sequence[NodeRoom], demand: Demand) -> str:
     engine = demand.profile.engine
-    if nodes and all(node.engines is not None and engine not in node.engines for node in nodes):
+    if not nodes:
+        return "bring one of them back into service, or add a node"
+    if all(node.engines is not None and engine not in node.engines for node in nodes):
         return f"install {engine} where it is to run"
     return "make room: add nodes, lower a scaling.min, or ask for less"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
     from reconciler.domain.observed import GpuLinks, ObservedGpu
     from reconciler.placement.stock import Stock
 
+    Reserved = tuple[tuple[float, int], ...]
+
 BUSY_MIB = 1_024
 """More used memory than this, MiB, on a GPU that no replica holds means that something else is on it.
 
 Of the cards we know Gaudi2 uses the most when idle, 768 MiB; the smallest engine process takes more than 1 GiB.
 It can fall when the agent tells apart what the driver itself uses.
 """
+
+
+SILENT = "does not answer"
+"""Why a node that was not heard takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +174,12 @@ class Room:
         """An independent copy, whose nodes are copied only when one of the two changes them."""
         buckets = {each: {n: list(names) for n, names in by_free.items()} for each, by_free in self.buckets.items()}
         own = {model: dict(nodes) for model, nodes in self.nodes_by_model.items()}
-        self._shared = set(self.by_name)
+        self.share()
         return Room(dict(self.by_name), self.closed, buckets, own, set(self.by_name), self._selected)
+
+    def share(self) -> None:
+        """Note that somebody else holds the rooms of its nodes too."""
+        self._shared = set(self.by_name)
 
     def selected(self, select: Mapping[str, str]) -> tuple[str, ...]:
         """The nodes that match every label of a `select`, sorted by name."""
@@ -206,10 +217,13 @@ def build_room(
     fleet: str,
     reserve: Callable[[RunEntry], tuple[float, int]],
     given_up: Mapping[str, str] = MappingProxyType({}),
+    *,
+    known: Callable[[Stock, Reserved, Callable[[], NodeRoom]], NodeRoom] | None = None,
 ) -> Room:
     """Enter everything the nodes report; `reserve` says what host RAM, GiB, and cores a running replica takes.
 
-    `given_up` names further nodes that take no new replicas, each with a clause why.
+    `given_up` names further nodes that take no new replicas, each with a clause why. `known` may answer with the room
+    of a node as it was worked out before; it is shared then, and copied before it is changed.
     """
     stock_by_name = {each.heard.name: each for each in stocks}
     by_name: dict[str, NodeRoom] = {}
@@ -217,17 +231,22 @@ def build_room(
     for node in inventory:
         each = stock_by_name.get(node.name)
         if each is None:
-            closed[node.name] = (node, "does not answer")
+            closed[node.name] = (node, SILENT)
         elif node.drain:
             closed[node.name] = (node, "is drained")
         elif node.name in given_up:
             closed[node.name] = (node, given_up[node.name])
         else:
-            by_name[node.name] = _node_room(node, each, fleet, reserve)
-    return Room(by_name, closed)
+            reserved = tuple(reserve(replica.entry) for replica in each.heard.replicas)
+            work_out = partial(_node_room, node, each, fleet, reserved)
+            by_name[node.name] = work_out() if known is None else known(each, reserved, work_out)
+    room = Room(by_name, closed)
+    if known is not None:
+        room.share()
+    return room
 
 
-def _node_room(node: Node, stock: Stock, fleet: str, reserve: Callable[[RunEntry], tuple[float, int]]) -> NodeRoom:
+def _node_room(node: Node, stock: Stock, fleet: str, reserved: Reserved) -> NodeRoom:
     heard = stock.heard
     held = {uuid for replica in heard.replicas for uuid in replica.entry.placement.gpu_uuids}
     pid_by_uuid = {uuid: process.pid for process in heard.foreign for uuid in process.gpus}
@@ -244,10 +263,9 @@ def _node_room(node: Node, stock: Stock, fleet: str, reserve: Callable[[RunEntry
         room.free[gpu.gpu_class].append((gpu.index, uuid))
     for free in room.free.values():
         free.sort()
-    for replica in heard.replicas:
+    for replica, (memory_gib, cpu_cores) in zip(heard.replicas, reserved, strict=True):
         entry = replica.entry
         slot = f"{entry.model}/{entry.ordinal}"
-        memory_gib, cpu_cores = reserve(entry)
         uuids = tuple(
             sorted(gpu.uuid for shard in entry.placement.shards if shard.node == node.name for gpu in shard.gpus)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reconciler.domain.desired import resolve_rollout
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from reconciler.domain.model_spec import ModelSpec, Profile
     from reconciler.domain.observed import Observation
     from reconciler.placement.demand import Demand
+    from reconciler.planning.kept import Kept
     from reconciler.planning.scaling import Seen
 
 RETRIES = (IntentKind.RETRY, IntentKind.COMMIT)
@@ -76,19 +78,34 @@ def importance(spec: ModelSpec | None) -> PriorityClass:
 
 
 def aims_of(
-    desired: Desired, observed: Observation, intents: Sequence[Intent], now: datetime, only: str | frozenset[str] | None
+    desired: Desired,
+    observed: Observation,
+    intents: Sequence[Intent],
+    now: datetime,
+    only: str | frozenset[str] | None,
+    kept: Kept | None = None,
 ) -> dict[str, Aim]:
-    """The aims of all models that are in the tree or run, or of `only` some, sorted by name."""
+    """The aims of all models that are in the tree or run, or of `only` some, sorted by name.
+
+    `kept` has those of an earlier plan, which are taken where nothing they follow from has changed.
+    """
     names = {model.name for model in desired.models} | set(slots_held(desired, observed))
     wanted = names if only is None else {only} if isinstance(only, str) else only
     seen = scalable(desired, observed)
     said: dict[str | None, list[Intent]] = {None: []}  # by model: thousands may be awake at once
     for intent in intents:
         said.setdefault(intent.model, []).append(intent)
-    return {
-        name: _aim(desired, name, (*said[None], *said.get(name, ())), now, seen.get(name, ()))
-        for name in sorted(names & wanted)
-    }
+    aims = {}
+    for name in sorted(names & wanted):
+        about, its = (*said[None], *said.get(name, ())), seen.get(name, ())
+        work_out = partial(_aim, desired, name, about, now, its)
+        if kept is None:
+            aims[name] = work_out()
+        else:
+            spec, replicas = desired.model_by_name.get(name), (each.replica for each in its)
+            heard = (each.is_heard for each in its)
+            aims[name] = kept.aim(name, (desired.fleet, spec, now, *about, *replicas, *heard), work_out)
+    return aims
 
 
 def slots_held(desired: Desired, observed: Observation) -> dict[str, int]:

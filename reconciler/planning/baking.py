@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.base import format_duration
 from reconciler.domain.observed import ReplicaState
-from reconciler.planning.draft import spoken, waiting
+from reconciler.planning.draft import agree, spoken, waiting
 from reconciler.planning.leaving import unserved
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def baking(model: ModelSlots, draft: Draft) -> Schedule | None:
     canaries = tuple(dict.fromkeys((*keepers, *begun, *unserved(model, draft))))
     if not canaries:
         return None
-    return waiting(f"after {spoken(canaries, model.aim.name)} has served for {format_duration(bake)} (bake)", canaries)
+    have = agree(canaries, "has", "have")
+    who = spoken(canaries, model.aim.name)
+    return waiting(f"after {who} {have} served for {format_duration(bake)} (bake)", canaries)
 
 
 def bakes_for(model: ModelSlots) -> list[timedelta]:

@@ -12,9 +12,11 @@ from reconciler.domain.plan import Action, Blocked, Change, FieldChange, Reason,
 from reconciler.planning.difference import compare
 from reconciler.planning.history import History
 from reconciler.planning.meeting import addresses, port_block
+from reconciler.planning.starts import Starts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from reconciler.domain.declaration import Declaration
     from reconciler.domain.desired import RolloutPolicy
@@ -41,9 +43,19 @@ def spoken(slots: Sequence[str], model: str | None = None) -> str:
     return " and ".join(filter(None, [", ".join(short[:-1]), short[-1]])) if short else ""
 
 
-def is_or_are(slots: Sequence[str]) -> str:
-    """The verb for so many slots."""
-    return "is" if len(slots) == 1 else "are"
+def agree(slots: Sequence[object], one: str, many: str) -> str:
+    """The verb for so many slots: `has` of one, `have` of several."""
+    return one if len(slots) == 1 else many
+
+
+def after_stop(on: Sequence[str], model: str) -> Schedule:
+    """A schedule that waits until these have gone."""
+    return waiting(f"after {spoken(on, model)} {agree(on, 'has', 'have')} stopped", on)
+
+
+def after_room(on: Sequence[str], model: str | None = None) -> Schedule:
+    """A schedule that waits until these have made room."""
+    return waiting(f"after {spoken(on, model)} {agree(on, 'has', 'have')} made room", on)
 
 
 def stop_entry(id_: str, policy: RolloutPolicy) -> StopEntry:
@@ -67,12 +79,16 @@ class Draft:
     forecast: Forecast
     held_ids: frozenset[str]
     """Ids of all replicas that any node reports."""
+    stopping_ids: frozenset[str] = frozenset()
+    """Those of them that are on their way out."""
     kept_back: Mapping[str, str] = field(default_factory=dict)
     """Models that do not stop although their file is gone: why, one clause each."""
     history: History = field(default_factory=History)
     """What failed, and what served before it."""
     brake: str | None = None
     """Why nothing that serves is replaced or stopped in this pass; None in a calm fleet."""
+    count_starts: Callable[[], Starts] = lambda: Starts(1)
+    """Asked once, when something is to start."""
     changes: dict[str, Change] = field(default_factory=dict)
     """By slot."""
     stops: dict[str, StopEntry] = field(default_factory=dict)
@@ -82,6 +98,52 @@ class Draft:
     blocked: list[Blocked] = field(default_factory=list)
     unplaced: list[Slot] = field(default_factory=list)
     """Slots without a replica that nothing on its way out would make room for."""
+    elsewhere: set[str] = field(default_factory=set)
+    """Slots whose failed launch is tried on other GPUs, now or when these are free."""
+    _starts: Starts | None = None
+
+    @property
+    def starts(self) -> Starts:
+        """What is starting, with what this pass has begun."""
+        if self._starts is None:
+            self._starts = self.count_starts()
+        return self._starts
+
+    @property
+    def next_turn_in(self) -> timedelta | None:
+        """When a start that stalls makes way for what waits; None where nothing waits for its turn."""
+        return self._starts.next_in if self._starts is not None and self._starts.has_refused else None
+
+    def turn(self, slot: Slot, seat: Seat) -> Schedule | None:
+        """What a start on this seat waits for because so much else is starting; None when it may begin now."""
+        refused = self.starts.refuse(slot.name, seat.nodes)
+        return None if refused is None else waiting(*refused)
+
+    def clear(self, model: ModelSlots, slot: Slot, held: Held, seat: Seat) -> None:
+        """Stop a replica so that its successor can start on this seat, which counts from now on."""
+        self.stop(model, held)
+        self.starts.begin(slot.name, slot.name, seat.nodes)
+
+    def still_there(self, seat: Seat, before: Held) -> tuple[str, ...]:
+        """Slots that hold GPUs of a seat of `forecast.later`, apart from this replica, and are not told to stop yet."""
+        going = {before.id, *self.stops, *self.stopping_ids}
+        there = self.forecast.now.by_name
+        return tuple(
+            sorted(
+                {
+                    holding.label
+                    for shard in seat.shards
+                    for id_, holding in there[shard.node].holdings.items()
+                    if id_ not in going and {gpu.uuid for gpu in shard.gpus} & {*holding.gpus}
+                }
+            )
+        )
+
+    def relaunch(self, slot: Slot, entry: RunEntry) -> None:
+        """Launch a failed replica again in this pass, under its id: its agent does so too, so it waits for nobody."""
+        update = {"attempt": entry.attempt + 1, "retry": slot.aim.retry, "ready_timeout": slot.aim.policy.ready_timeout}
+        self.runs[entry.id] = entry.model_copy(update=update)
+        self.starts.begin(entry.id, slot.name, entry.placement.nodes)
 
     def decide(
         self,
@@ -134,6 +196,14 @@ class Draft:
             message=before.mismatch.message,
         )
 
+    def fill(self, slot: Slot, schedule: Schedule, after: Successor | None = None) -> None:
+        """Enter a slot in which nothing serves: one that still holds an outdated replica is replaced, else created."""
+        outdated = next((held for held in slot.held if held.mismatch is not None), None)
+        if outdated is not None:
+            self.replace(slot, outdated, Strategy.IN_PLACE, schedule, after)
+        else:
+            self.decide(slot, Action.CREATE, Reason.NEW, after=after.placement if after else None, schedule=schedule)
+
     def stop(self, model: ModelSlots, held: Held) -> None:
         """Tell a replica to stop in this pass."""
         self.stops[held.id] = stop_entry(held.id, model.aim.policy)
@@ -162,6 +232,7 @@ class Draft:
             port=port_block(self.forecast.observed, placement, self.runs.values()),
         )
         self.forecast.take_now(seat, placement.id, slot.name, aim.name)
+        self.starts.begin(placement.id, slot.name, seat.nodes)
         return Successor(placement, seat.demand.declaration)
 
     def promise(self, slot: Slot, seat: Seat, *, reserve: bool) -> Successor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reconciler.placement.demand import demands
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 
     from reconciler.domain.assignment import RunEntry
     from reconciler.domain.desired import Desired
-    from reconciler.domain.model_spec import Profile
+    from reconciler.domain.model_spec import ModelSpec, Profile
     from reconciler.domain.observed import Observation
     from reconciler.domain.placement import Shard
+    from reconciler.placement.demand import Demand
     from reconciler.placement.fit import Seat
     from reconciler.placement.room import Room
     from reconciler.planning.aim import Aim
+    from reconciler.planning.kept import Kept
     from reconciler.planning.matching import Held
 
 
@@ -32,6 +35,8 @@ class Forecast:
     aims: Mapping[str, Aim]
     given_up: Mapping[str, str] = field(default_factory=dict)
     """Nodes that take no new replicas though they answer, each with a clause why."""
+    kept: Kept | None = None
+    """What an earlier plan of nearly the same fleet found."""
     _now: Room | None = None
     _later: Room | None = None
     _leaving: list[Held] = field(default_factory=list)
@@ -40,12 +45,21 @@ class Forecast:
     def now(self) -> Room:
         """What is free in this instant, less what this pass gives away: what is stopping still holds its GPUs."""
         if self._now is None:
-            stocks = [stock(self.desired, node) for node in self.observed.reachable]
-            inventory = sorted(self.desired.nodes, key=lambda node: node.name)
-            reserve = _Reservations(self.desired, self.aims).of
-            self._now = build_room(inventory, stocks, self.desired.fleet.name, reserve, self.given_up)
-            self._hold_missing_parts(self._now, reserve)
+            kept = self.kept
+            reserve = _Reservations(self.desired, self.aims, demands if kept is None else kept.demands).of
+            build = partial(self._built, reserve)
+            whole = None if kept is None else kept.whole(self.desired, self.observed, self.given_up, reserve, build)
+            self._now = build() if whole is None else whole
         return self._now
+
+    def _built(self, reserve: Callable[[RunEntry], tuple[float, int]]) -> Room:
+        kept, heard = self.kept, self.observed.reachable
+        stocks = [stock(self.desired, node) for node in heard] if kept is None else kept.stocks(self.desired, heard)
+        inventory = sorted(self.desired.nodes, key=lambda node: node.name)
+        known = None if kept is None else kept.room
+        room = build_room(inventory, stocks, self.desired.fleet.name, reserve, self.given_up, known=known)
+        self._hold_missing_parts(room, reserve)
+        return room
 
     def _hold_missing_parts(self, room: Room, reserve: Callable[[RunEntry], tuple[float, int]]) -> None:
         """What a node has yet to be told of is not free either."""
@@ -116,13 +130,14 @@ class _Reservations:
 
     desired: Desired
     aims: Mapping[str, Aim]
+    demands_of: Callable[[Desired, ModelSpec], tuple[Demand, ...]]
     _profiles_by_model: dict[str, Mapping[str, Profile]] = field(default_factory=dict)
 
     def of(self, entry: RunEntry) -> tuple[float, int]:
         """GiB and cores."""
         if entry.model not in self._profiles_by_model:
             aim, spec = self.aims.get(entry.model), self.desired.model_by_name.get(entry.model)
-            ways = aim.demands if aim is not None else demands(self.desired, spec) if spec is not None else ()
+            ways = aim.demands if aim is not None else self.demands_of(self.desired, spec) if spec is not None else ()
             self._profiles_by_model[entry.model] = {each: way.profile for way in reversed(ways) for each in way.digests}
         declared = self._profiles_by_model[entry.model].get(entry.digest) or entry.declaration
         return declared.memory_gib or 0.0, declared.cpu_cores or 0

@@ -37,8 +37,22 @@ class History:
 
     def failure(self, slot: Slot) -> Failure | None:
         """Why what is desired is not launched in this slot; None where nothing speaks against it."""
+        return next(iter(self.failures_of(slot)), None)
+
+    def failures_of(self, slot: Slot) -> tuple[Failure, ...]:
+        """Every node on which what is desired failed in this slot."""
         wanted = slot.aim.profiles_by_digest
-        return next((each for each in self.failures.get(slot.name, ()) if each.launch.digest in wanted), None)
+        return tuple(each for each in self.failures.get(slot.name, ()) if each.launch.digest in wanted)
+
+    def failed_on(self, slot: Slot) -> frozenset[str]:
+        """The nodes of these."""
+        return frozenset(each.node for each in self.failures_of(slot))
+
+    def nodes_of(self, digest: str) -> frozenset[str]:
+        """The nodes on which a launch failed, in whichever slot."""
+        return frozenset(
+            each.node for found in self.failures.values() for each in found if each.launch.digest == digest
+        )
 
     def good(self, slot: Slot, after: str) -> RunEntry | None:
         """What can be restored after this launch digest failed: never what failed itself."""

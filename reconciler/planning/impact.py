@@ -52,11 +52,17 @@ def load_times(observed: Observation) -> LoadTimes:
 
 
 def estimate(
-    changes: Sequence[Change], aims: Mapping[str, Aim], observed: Observation, known: LoadTimes | None = None
+    changes: Sequence[Change],
+    aims: Mapping[str, Aim],
+    observed: Observation,
+    known: LoadTimes | None = None,
+    *,
+    at_once: int | None = None,
 ) -> Impact:
     """Sum a plan up. Models change side by side; what has no place yet waits for others and is not estimated.
 
-    `known` are load times in place of those that nodes report.
+    `known` are load times in place of those that nodes report; `at_once` is how many replicas of the fleet may be
+    starting at a time.
     """
     counts = Counter(change.action for change in changes)
     acts: dict[str, list[Change]] = defaultdict(list)
@@ -66,6 +72,8 @@ def estimate(
     starts = any(change.action in _STARTS for each in acts.values() for change in each)
     times = known if known is not None or not starts else load_times(observed)
     seconds = [_model_seconds(aims[model], each, times) for model, each in acts.items()]
+    if at_once is not None and starts:
+        seconds.append(_taking_turns([change for each in acts.values() for change in each], times, at_once))
     away = [_outage_seconds(aims[model], each, times) for model, each in acts.items()]
     return Impact(
         replaced=counts[Action.REPLACE],
@@ -96,6 +104,12 @@ def _model_seconds(aim: Aim, acts: Sequence[Change], times: LoadTimes | None) ->
     goes = any(change.action is Action.DELETE and change.schedule.kind == "now" for change in acts)
     stops = withdraw if goes else 0.0
     return max(creates, rolled, stops)
+
+
+def _taking_turns(acts: Sequence[Change], times: LoadTimes | None, at_once: int) -> float:
+    """The least that all starts take with so many at a time, as far as their loads are known."""
+    loads = [_load(change, times) or 0.0 for change in acts if change.action in _STARTS]
+    return sum(loads) / at_once if len(loads) > at_once else 0.0
 
 
 def _turns(loads: Sequence[float], at_once: int, turn: float) -> float:

@@ -12,7 +12,7 @@ from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.plan import Action, Reason
 from reconciler.planning.adapters import tell_adapters
-from reconciler.planning.draft import NOW, Successor, spoken, waiting
+from reconciler.planning.draft import NOW, Successor, agree, spoken, waiting
 from reconciler.planning.matching import Match
 from reconciler.planning.restoring import say_failed, stand_in
 
@@ -36,7 +36,7 @@ def leave_alone(model: ModelSlots, draft: Draft) -> None:
         elif slot.unknown:
             placement = slot.unknown[0].replica.entry.placement
             nodes = sorted({held.node for held in slot.unknown})
-            schedule = waiting(f"{' and '.join(nodes)} does not answer", nodes)
+            schedule = waiting(f"{' and '.join(nodes)} {agree(nodes, 'does', 'do')} not answer", nodes)
             draft.decide(slot, Action.NONE, Reason.UNREACHABLE, before=placement, after=placement, schedule=schedule)
 
 

@@ -2,45 +2,107 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING
 
+from reconciler.domain.observed import UnreachableNode
 from reconciler.domain.why import WhyNode
 from reconciler.placement.fit import misfit
+from reconciler.placement.room import SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from reconciler.domain.desired import Node
     from reconciler.domain.observed import Observation
     from reconciler.placement.demand import Demand
     from reconciler.placement.room import NodeRoom, Room
 
+SILENT_NAMED = 3
+"""Nodes that do not answer and are told with what happened: each takes half a line."""
+
+REACH = "start the agents of these nodes (reconciler agent), or mend their addresses in nodes/"
+"""What a person does about nodes that were not heard."""
+
 NAMED = 8
 """Nodes that are told one by one, the nearest to enough first: a screen holds them and the ways out."""
 
 
-def obstacles(room: Room, observed: Observation, demands: Sequence[Demand]) -> tuple[tuple[WhyNode, ...], int]:
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Why nothing can be said of room."""
+
+    head: str
+    """How many nodes are silent, as one clause."""
+    told: str
+    """What happened when the first of them were asked."""
+
+    @property
+    def text(self) -> str:
+        """Both."""
+        return f"{self.head} ({self.told})"
+
+
+def obstacles(
+    room: Room, observed: Observation, demands: Sequence[Demand], now: datetime
+) -> tuple[tuple[WhyNode, ...], int]:
     """A line for each node that has what some demand asks for, and how many more there are."""
-    silent = {node.name: node for node in observed.unreachable}
-    ranked: list[tuple[int, str, str]] = []
-    for name, (node, why) in room.closed.items():
-        if any(_has(node, demand) for demand in demands):
-            since = silent[name].since if name in silent else None
-            told = why
-            if name in silent:
-                heard = (
-                    f"not heard since {since:%H:%M} UTC" if since is not None else f"not heard ({silent[name].reason})"
-                )
-                told = f"{heard}: unreachable is not free"
-            ranked.append((1, name, told))
+    ranked = [(1, name) for name, (node, _) in room.closed.items() if any(_has(node, each) for each in demands)]
     for name, there in room.by_name.items():
-        lines = [(_short(there, demand), _line(there, demand)) for demand in demands if _has(there.node, demand)]
-        if lines:
-            told = "; ".join(dict.fromkeys(line for _, line in lines))
-            ranked.append((min(short for short, _ in lines), name, told))
+        short = min((_short(there, demand) for demand in demands if _has(there.node, demand)), default=None)
+        if short is not None:
+            ranked.append((short, name))
     ranked.sort()
-    shown = tuple(WhyNode(node=name, message=told) for _, name, told in ranked[:NAMED])
+    shown = tuple(WhyNode(node=name, message=_told(room, observed, demands, name, now)) for _, name in ranked[:NAMED])
     return shown, max(0, len(ranked) - NAMED)
+
+
+def _told(room: Room, observed: Observation, demands: Sequence[Demand], name: str, now: datetime) -> str:
+    there = room.by_name.get(name)
+    if there is not None:
+        return "; ".join(dict.fromkeys(_line(there, demand) for demand in demands if _has(there.node, demand)))
+    why = room.closed[name][1]
+    return silence(observed, name, now) if why == SILENT else why
+
+
+def not_heard(room: Room, observed: Observation, demands: Sequence[Demand]) -> Unheard | None:
+    """That no node which could run a replica answers; None where one does, or where there is none at all.
+
+    Nothing is known of room then: neither that there is none, nor what is in the way.
+    """
+    if not room.closed or any(_could(there.node, demands) for there in room.by_name.values()):
+        return None
+    silent = sorted(name for name, (node, why) in room.closed.items() if why == SILENT and _could(node, demands))
+    if not silent:
+        return None
+    told = ", ".join(f"{name}: {_lost(observed, name).reason}" for name in silent[:SILENT_NAMED])
+    told += f", and {len(silent) - SILENT_NAMED} more" if len(silent) > SILENT_NAMED else ""
+    if len(silent) == 1:
+        return Unheard("the only node that could run it does not answer", told)
+    return Unheard(f"none of the {len(silent)} nodes that could run it answers", told)
+
+
+def silence(observed: Observation, name: str, now: datetime) -> str:
+    """Since when a node is silent, what happened when it was asked, and what that means."""
+    lost = _lost(observed, name)
+    since = "never heard" if lost.last is None else "not heard any more"
+    if lost.since is not None:
+        at = lost.since.astimezone(UTC)
+        since = f"not heard since {f'{at:%H:%M}' if at.date() == now.date() else f'{at:%Y-%m-%d %H:%M}'} UTC"
+    return f"{since} ({lost.reason}): unreachable is not free"
+
+
+def _lost(observed: Observation, name: str) -> UnreachableNode:
+    """What is known of a node of the inventory that does not answer; few are asked for, in whatever order nodes are."""
+    found = next((node for node in observed.nodes if node.name == name), None)
+    return found if isinstance(found, UnreachableNode) else UnreachableNode(name=name, reason="was not asked")
+
+
+def _could(node: Node, demands: Sequence[Demand]) -> bool:
+    """Whether a node is of those that a demand asks for, free or not."""
+    return not node.drain and any(_has(node, demand) and demand.is_selected(node) for demand in demands)
 
 
 def _has(node: Node, demand: Demand) -> bool:

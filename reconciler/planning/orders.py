@@ -36,8 +36,9 @@ def order(desired: Desired, observed: Observation, matched: Sequence[Held], draf
             continue
         entry = _entry(desired, held, draft)
         entries[held.node].append(entry)
-        # One that is stopping was told so before: its entry stays and tells the agent nothing.
-        if entry is not held.replica.entry and held.state not in LEAVING:
+        # One that is stopping was told so before: its entry stays and tells the agent nothing. Most are the very same.
+        is_same = entry is held.replica.entry or entry == held.replica.entry
+        if not is_same and held.state not in LEAVING:
             changed.add(held.node)
         if missing and isinstance(entry, RunEntry):
             for node in missing.pop(held.id, ()):

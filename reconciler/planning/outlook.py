@@ -20,6 +20,7 @@ from reconciler.planning.consequences import is_rolled_out, serves, serving, way
 from reconciler.planning.forecast import Forecast
 from reconciler.planning.impact import LoadTimes, estimate, load_times
 from reconciler.planning.peak import peaks
+from reconciler.planning.starts import allowed_starts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,13 +91,14 @@ def foresee(
     for change in plan.changes:
         if change.model in acts:
             every[change.model].append(change)
+    at_once = allowed_starts(desired.fleet.limits, len(desired.nodes))
     models = tuple(
         view.outlook(model, changes, estimate(changes, aims, observed, times), expected[model])
         for model, changes in every.items()
     )
     return plan.model_copy(
         update={
-            "impact": estimate(plan.changes, aims, observed, times),
+            "impact": estimate(plan.changes, aims, observed, times, at_once=at_once),
             "models": models,
             "gpus": peaks(desired, observed, acts, aims),
         }

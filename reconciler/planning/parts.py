@@ -67,10 +67,18 @@ def _of_several_nodes(found: Sequence[Held]) -> list[Held]:
 
 
 def stands_for(one: Held, other: Held) -> Held:
-    """Of two parts the one that stands for the whole: an unknown one, else the worse, else the fresher."""
+    """Of two parts the one that stands for the whole: an unknown one, else the worse, else the fresher.
+
+    It counts every attempt that a part has had: one that was out of reach missed some, and the next is new to all.
+    """
     if Match.UNREACHABLE in {one.match, other.match}:
         return one if one.match is Match.UNREACHABLE else other
-    return min(one, other, key=lambda held: (_WORST.index(held.state), held.replica.state_for, held.node))
+    worse = min(one, other, key=lambda held: (_WORST.index(held.state), held.replica.state_for, held.node))
+    entry, attempt = worse.replica.entry, max(one.replica.entry.attempt, other.replica.entry.attempt)
+    if attempt == entry.attempt:
+        return worse
+    counted = entry.model_copy(update={"attempt": attempt})
+    return replace(worse, replica=worse.replica.model_copy(update={"entry": counted}))
 
 
 def _part(held: Held, parts: Sequence[Held], lacking: Mapping[str, tuple[str, ...]]) -> Held:

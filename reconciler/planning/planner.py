@@ -16,7 +16,7 @@ from reconciler.planning.aim import aims_of, slots_held
 from reconciler.planning.baking import bakes_for
 from reconciler.planning.brake import given_up, vanished
 from reconciler.planning.counting import count
-from reconciler.planning.draft import Draft, spoken
+from reconciler.planning.draft import Draft, agree, spoken
 from reconciler.planning.forecast import Forecast
 from reconciler.planning.history import history
 from reconciler.planning.impact import estimate
@@ -27,6 +27,7 @@ from reconciler.planning.orders import order
 from reconciler.planning.parts import join
 from reconciler.planning.placing import place
 from reconciler.planning.rollout import roll_out
+from reconciler.planning.starts import allowed_starts, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from reconciler.domain.placement import Placement
     from reconciler.domain.plan import Change
     from reconciler.planning.counting import ModelSlots
+    from reconciler.planning.kept import Kept
     from reconciler.planning.matching import Held
 
 _IN_MOTION = frozenset({ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.DRAINING, ReplicaState.STOPPING})
@@ -54,14 +56,20 @@ def plan(
     commit: str | None = None,
     tree: str | None = None,
     only: str | frozenset[str] | None = None,
+    kept: Kept | None = None,
 ) -> Decision:
-    """Decide one pass. `now` only tells expired intents; `only` plans some models and keeps the rest as it is held."""
-    aims = aims_of(desired, observed, intents, now, only)
+    """Decide one pass. `now` only tells expired intents; `only` plans some models and keeps the rest as it is held.
+
+    `kept` saves work where many plans of nearly the same fleet are made; it is no part of what is decided.
+    """
+    aims = aims_of(desired, observed, intents, now, only, kept)
     matched = join(match(desired, observed, aims), observed)
     models = count(aims, matched, desired)
     held_back = _held_back(desired, observed, models, intents, now)
-    draft = _draft(desired, Forecast(desired, observed, aims, given_up(observed, intents, now)), matched)
+    draft = _draft(desired, Forecast(desired, observed, aims, given_up(observed, intents, now), kept), matched)
     draft.history = history(desired, observed, aims)
+    at_once = allowed_starts(desired.fleet.limits, len(desired.nodes))
+    draft.count_starts = lambda: starts_of(matched, models, at_once)
     draft.kept_back, draft.brake = held_back.why_by_model, _brake(desired, observed)
     draft.blocked.extend(held_back.blocked)
 
@@ -74,7 +82,7 @@ def plan(
 
     changes = tuple(draft.changes[slot.name] for model in models for slot in model.slots)
     blocked = tuple(draft.blocked)
-    impact = estimate(changes, aims, observed)
+    impact = estimate(changes, aims, observed, at_once=at_once)
     return Decision(
         plan=Plan(
             commit=commit,
@@ -117,7 +125,7 @@ def _held_back(
 
 def _brake(desired: Desired, observed: Observation) -> str | None:
     names = vanished(desired, observed)
-    return f"until {spoken(names)} answer again" if names else None
+    return f"until {spoken(names)} {agree(names, 'answers', 'answer')} again" if names else None
 
 
 def _say_brake(draft: Draft) -> None:
@@ -134,7 +142,9 @@ def _draft(desired: Desired, forecast: Forecast, matched: Sequence[Held]) -> Dra
     for held in matched:
         if held.match is Match.STOPPING:
             forecast.leaves(held)
-    return Draft(desired.fleet.name, forecast, frozenset(held.id for held in matched))
+    ids = frozenset(held.id for held in matched)
+    stopping = frozenset(held.id for held in matched if held.match is Match.STOPPING)
+    return Draft(desired.fleet.name, forecast, ids, stopping)
 
 
 def _essence(tree: str | None, changes: Sequence[Change], blocked: Sequence[Blocked]) -> Any:
@@ -188,7 +198,7 @@ def _expires_in(models: Sequence[ModelSlots], now: datetime) -> timedelta | None
 
 
 def _look_again_in(models: Sequence[ModelSlots], draft: Draft) -> timedelta | None:
-    """When the next ready replica will have been ready for its min_ready or bake, where something may wait for that."""
+    """When what others wait for comes about although no node says so: min_ready, bake, a start that stalls."""
     due = [
         model.aim.policy.min_ready - held.replica.state_for
         for model in models
@@ -203,4 +213,5 @@ def _look_again_in(models: Sequence[ModelSlots], draft: Draft) -> timedelta | No
         if any(draft.changes[slot.name].schedule.kind == "waiting" for slot in model.slots)
         for left in bakes_for(model)
     ]
+    due += [] if draft.next_turn_in is None else [draft.next_turn_in]
     return min(due, default=None)

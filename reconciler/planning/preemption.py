@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from reconciler.domain.plan import Action, Reason
 from reconciler.placement.fit import find_seat
 from reconciler.planning.aim import importance, importance_rank
-from reconciler.planning.draft import Successor, spoken, waiting
+from reconciler.planning.draft import Successor, after_room
 from reconciler.planning.matching import Match
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ def preempt(slot: Slot, models: Sequence[ModelSlots], draft: Draft) -> tuple[Sch
         placement = victim.held.replica.entry.placement
         message = f"{slot.name} is {mine} and below its minimum"
         draft.decide(victim.slot, Action.DELETE, Reason.PREEMPTED, before=placement, message=message)
-    after = draft.promise(slot, way.seat, reserve=True)
-    names = tuple(victim.slot.name for victim in way.victims)
-    return waiting(f"after {spoken(names)} has made room", names), after
+    in_the_way = draft.forecast.in_the_way(way.seat)
+    names = [victim.slot.name for victim in way.victims]
+    names += [each for each in in_the_way if each not in names]
+    return after_room(tuple(names)), draft.promise(slot, way.seat, reserve=True)
 
 
 def _victims(slot: Slot, models: Sequence[ModelSlots], draft: Draft) -> list[_Victim]:
@@ -164,4 +165,27 @@ def _way(slot: Slot, victims: Sequence[_Victim], demand: Demand, draft: Draft) -
                 room.release(node, part.id)
         else:
             seat = spared
-    return _Way(tuple(reversed(gone)), seat)
+    gone.reverse()
+    tied = _tied(gone, seat, draft)
+    return None if tied is None else _Way((*gone, *tied), seat)
+
+
+def _tied(gone: Sequence[_Victim], seat: Seat, draft: Draft) -> list[_Victim] | None:
+    """What holds a GPU of the seat and would leave only once a victim serves in its place.
+
+    Without the victim it stays. What its model does not want any more, of a lower class, goes with it; anything else
+    makes the seat uncertain: None.
+    """
+    wanted = {gpu.uuid for shard in seat.shards for gpu in shard.gpus}
+    found = []
+    for model in {victim.model.aim.name: victim.model for victim in gone}.values():
+        stage = min(victim.cost[0] for victim in gone if victim.model is model)
+        for slot in model.slots:
+            for held in slot.held:
+                is_known = held.id in draft.stops or any(held is victim.held for victim in gone)
+                if is_known or held.match is Match.STOPPING or not wanted & held.replica.entry.placement.gpu_uuids:
+                    continue
+                if slot.is_wanted or stage == _OWN_SURPLUS:
+                    return None
+                found.append(_Victim(model, slot, held, (stage, 0, -slot.ordinal, slot.name)))
+    return found

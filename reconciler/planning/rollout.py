@@ -14,10 +14,12 @@ from reconciler.domain.observed import ReplicaState
 from reconciler.placement.fit import find_seat
 from reconciler.placement.refusal import refuse
 from reconciler.planning.baking import baking
-from reconciler.planning.draft import NOW, is_or_are, spoken, waiting
+from reconciler.planning.draft import NOW, after_room, after_stop, agree, spoken, waiting
+from reconciler.planning.elsewhere import outside
 from reconciler.planning.in_place import fits_in_place, seats_in_place
 from reconciler.planning.leaving import unserved
-from reconciler.planning.placing import stalled_slots
+from reconciler.planning.repairing import stalled_slots
+from reconciler.planning.restoring import say_failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +48,7 @@ def roll_out(models: Sequence[ModelSlots], draft: Draft) -> None:
             for pair in pairs:
                 draft.replace(pair.slot, pair.before, model.aim.policy.strategy, gate, None)
             continue
-        rest = [pair for pair in pairs if not _surge(model, pair, draft)]
+        rest = [pair for pair in pairs if not _surge(model, pair, draft) and not _has_failed(pair, draft)]
         if model.aim.policy.strategy is Strategy.SURGE:
             _block_surge(model, rest, draft)
         elif rest:
@@ -66,7 +68,10 @@ def _gate(model: ModelSlots, draft: Draft) -> Schedule | None:
         if (slot.keeper is not None and slot.keeper.state is ReplicaState.UNHEALTHY)
         or any(held.id in draft.runs for held in slot.failed)
     )
-    return waiting(f"after {spoken(broken, model.aim.name)} answers again", broken) if broken else None
+    if not broken:
+        return None
+    answer = agree(broken, "answers", "answer")
+    return waiting(f"after {spoken(broken, model.aim.name)} {answer} again", broken)
 
 
 def _surge(model: ModelSlots, pair: _Pair, draft: Draft) -> bool:
@@ -77,21 +82,28 @@ def _surge(model: ModelSlots, pair: _Pair, draft: Draft) -> bool:
     bakes = baking(model, draft)
     is_within = model.budget.excess < policy.max_surge and bakes is None
     leaving = pair.before.replica.entry.placement.nodes
-    seat = find_seat(forecast.now, aim.demands, aim.name, leaving=leaving) if is_within else None
+    failed_on = draft.history.failed_on(slot)  # where it serves elsewhere, and is tried on other nodes than these
+    now, later = outside(forecast.now, failed_on), outside(forecast.later, failed_on)
+    seat = find_seat(now, aim.demands, aim.name, leaving=leaving) if is_within else None
     if seat is not None:
-        after = draft.start(slot, seat)
+        turn = draft.turn(slot, seat)
+        after = draft.start(slot, seat) if turn is None else None
         schedule = NOW
-        if after is None:
+        if turn is not None:
+            # Not reserved, as below; shown where it would be beside what else waits.
+            seat = find_seat(later, aim.demands, aim.name, leaving=leaving) or seat
+            schedule, after = turn, draft.promise(slot, seat, reserve=False)
+        elif after is None:
             schedule = waiting("after its last successor has stopped", (slot.name,))
             after = draft.promise(slot, seat, reserve=True)
         else:
             model.budget.excess += 1
     else:
-        seat = find_seat(forecast.later, aim.demands, aim.name, leaving=leaving)
+        seat = find_seat(later, aim.demands, aim.name, leaving=leaving)
         if seat is None:
             return False
         after_others = bakes or _after_surges(model, slot, draft)
-        schedule = _after_room(forecast.in_the_way(seat), aim.name) if is_within else after_others
+        schedule = after_room(forecast.in_the_way(seat), aim.name) if is_within else after_others
         # Not reserved: until its turn comes others may surge there; they will have left by then.
         after = draft.promise(slot, seat, reserve=False)
     forecast.leaves(pair.before)
@@ -99,8 +111,15 @@ def _surge(model: ModelSlots, pair: _Pair, draft: Draft) -> bool:
     return True
 
 
-def _after_room(holders: tuple[str, ...], model: str) -> Schedule:
-    return waiting(f"after {spoken(holders, model)} has made room", holders)
+def _has_failed(pair: _Pair, draft: Draft) -> bool:
+    """Say so where what is wanted failed here before and finds no other node: it is not tried here again."""
+    failure = draft.history.failure(pair.slot)
+    if failure is None:
+        return False
+    waits = waiting("the same launch failed here")
+    draft.replace(pair.slot, pair.before, pair.slot.aim.policy.strategy, waits, None)
+    say_failed(pair.slot, failure, draft)
+    return True
 
 
 def _after_surges(model: ModelSlots, slot: Slot, draft: Draft) -> Schedule:
@@ -115,9 +134,9 @@ def _after_surges(model: ModelSlots, slot: Slot, draft: Draft) -> Schedule:
     ]
     if starting:
         pace = "one surge at a time" if limit == 1 else f"{limit} surges at a time"
-        return waiting(f"after {spoken(starting, name)} {is_or_are(starting)} ready ({pace})", starting)
+        return waiting(f"after {spoken(starting, name)} {agree(starting, 'is', 'are')} ready ({pace})", starting)
     surplus = [each.name for each in model.slots if not each.is_wanted]
-    return waiting(f"after {spoken(surplus, name)} has stopped", surplus)
+    return after_stop(surplus, name)
 
 
 def _starts_now(slot: Slot, draft: Draft) -> bool:
@@ -135,10 +154,12 @@ def _block_surge(model: ModelSlots, pairs: Sequence[_Pair], draft: Draft) -> Non
     for pair in pairs:
         draft.replace(pair.slot, pair.before, Strategy.SURGE, waiting("no room beside the running ones"), None)
     names = spoken([pair.slot.name for pair in pairs])
+    itself = agree(pairs, "itself", "themselves")
     # In place may find no room either: then it is no way out, and only less or more room is.
     works = fits_in_place([(each.slot, each.before) for each in pairs], draft)
-    hint = "rollout.strategy: surge_or_in_place, or in_place" if works else "ask for fewer GPUs, or lower a scaling.min"
-    draft.block(pairs[0].slot, "rollout/no-surge-room", f"{names} cannot be replaced beside itself: {why}", hint)
+    room = refuse(draft.forecast.later, model.aim.demands).hint
+    hint = "rollout.strategy: surge_or_in_place, or in_place" if works else room
+    draft.block(pairs[0].slot, "rollout/no-surge-room", f"{names} cannot be replaced beside {itself}: {why}", hint)
 
 
 def _replace_in_place(model: ModelSlots, pairs: Sequence[_Pair], draft: Draft) -> None:
@@ -148,19 +169,25 @@ def _replace_in_place(model: ModelSlots, pairs: Sequence[_Pair], draft: Draft) -
         for pair in pairs:
             draft.replace(pair.slot, pair.before, Strategy.IN_PLACE, waiting("its successor would find no room"), None)
         message = f"{spoken([pair.slot.name for pair in pairs])} cannot be replaced in place: {found}"
-        draft.block(pairs[0].slot, "inventory/overcommitted", message, "ask for fewer GPUs, or lower a scaling.min")
+        hint = refuse(draft.forecast.later, model.aim.demands).hint
+        draft.block(pairs[0].slot, "inventory/overcommitted", message, hint)
         return
     budget = model.budget
     for slot, before, seat in found:
+        others = draft.still_there(seat, before)
         after = draft.promise(slot, seat, reserve=True)
         bakes = baking(model, draft)
         if bakes is not None:
             draft.replace(slot, before, Strategy.IN_PLACE, bakes, after)
+        elif others:  # its own stop would not make room yet, and it would be away for longer than it loads
+            draft.replace(slot, before, Strategy.IN_PLACE, after_room(others, model.aim.name), after)
         elif budget.spares(before, budget.in_place_floor):
-            draft.stop(model, before)
-            draft.replace(slot, before, Strategy.IN_PLACE, NOW, after)
+            turn = draft.turn(slot, seat)
+            if turn is None:
+                draft.clear(model, slot, before, seat)
+            draft.replace(slot, before, Strategy.IN_PLACE, turn or NOW, after)
         else:
             on = unserved(model, draft)
             pace = f"{budget.away} of {model.aim.count} may be away"
-            schedule = waiting(f"after {spoken(on, model.aim.name)} {is_or_are(on)} ready ({pace})", on)
+            schedule = waiting(f"after {spoken(on, model.aim.name)} {agree(on, 'is', 'are')} ready ({pace})", on)
             draft.replace(slot, before, Strategy.IN_PLACE, schedule, after)

@@ -43,7 +43,7 @@ class Scale:
 
 def scalable(desired: Desired, observed: Observation) -> Mapping[str, Sequence[Seen]]:
     """The replicas of every model whose count is not simply its minimum; nothing is looked at where there is none."""
-    found: dict[str, list[Seen]] = {model.name: [] for model in desired.models if _may_scale(model)}
+    found: dict[str, list[Seen]] = {model.name: [] for model in desired.models if may_scale(model)}
     if found:
         for name, seen in _walk(desired, observed):
             if name in found:
@@ -55,7 +55,7 @@ def scale(desired: Desired, spec: ModelSpec, seen: Sequence[Seen], wake: Intent 
     """Replicas wanted now; `wake` is the newest one that holds."""
     low = spec.replicas
     high = max(low, low if spec.scaling.max is None else spec.scaling.max)
-    if not _may_scale(spec):
+    if not may_scale(spec):
         return Scale(low)
     timeout = desired.idle_timeout(spec) if spec.is_on_demand else None
     kept = [each for each in seen if _is_kept(each, timeout)]
@@ -70,7 +70,7 @@ def scale(desired: Desired, spec: ModelSpec, seen: Sequence[Seen], wake: Intent 
     return Scale(count, min(ends, default=None))
 
 
-def _may_scale(spec: ModelSpec) -> bool:
+def may_scale(spec: ModelSpec) -> bool:
     """On demand, or with a scaler between two bounds; without `target` nothing scales and the count is the minimum."""
     if spec.external is not None:
         return False

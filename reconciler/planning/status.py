@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import ReachableNode, ReplicaState, UnreachableNode
 from reconciler.domain.plan import Action, Reason
-from reconciler.domain.status import FleetStatus, GpuUse, ModelState, ModelStatus, NodeStatus, ReplicaStatus
+from reconciler.domain.status import NO_AGENT, FleetStatus, GpuUse, ModelState, ModelStatus, NodeStatus, ReplicaStatus
 from reconciler.placement.demand import demands
 
 if TYPE_CHECKING:
@@ -257,4 +257,17 @@ def _node(node: Node, heard: NodeObservation | None) -> NodeStatus:
         for gpu_class in sorted(set(classes))
     }
     gpus = {gpu_class: GpuUse(used=count, total=classes.count(gpu_class)) for gpu_class, count in used.items()}
-    return NodeStatus(name=node.name, reachable=isinstance(heard, ReachableNode), gpus=gpus)
+    attended = isinstance(heard, ReachableNode) and heard.agent
+    problem, since = (None, None) if attended else _silence(heard)
+    return NodeStatus(name=node.name, reachable=attended, gpus=gpus, problem=problem, heard_at=since)
+
+
+def _silence(heard: NodeObservation | None) -> tuple[str, datetime | None]:
+    """Why the agent of a node does not answer, and when it last did."""
+    match heard:
+        case ReachableNode():
+            return NO_AGENT, None
+        case UnreachableNode():
+            return heard.reason, heard.since
+        case _:
+            return "was not asked", None

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.intent import Intent, IntentKind
 from reconciler.domain.model_spec import Strategy
-from reconciler.domain.observed import Observation, ReachableNode
+from reconciler.domain.observed import Observation, ObservedGpu, ReachableNode
 from reconciler.planning.aim import importance, importance_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from reconciler.domain.desired import Desired, Node
@@ -26,8 +26,14 @@ if TYPE_CHECKING:
 LACKS_ROOM = frozenset({"inventory/overcommitted", "rollout/no-surge-room"})
 """Rules that say that there is no place for a replica."""
 
+NOT_HEARD = "rollout/not-heard"
+"""Rule that says that no node which could run it answers."""
+
 OF_A_KIND = 4
-"""Changes of one kind that are proposed: each is planned, and at 10,000 nodes one plan takes half a second."""
+"""Changes of one kind that are proposed: each is planned, and a person waits."""
+
+AS_LISTED = ", if it is as the inventory says and nothing runs there"
+"""What is taken for granted of nodes that were never heard."""
 
 LEGAL_COUNTS = (1, 2, 4, 8, 16, 32)
 """GPU counts that are asked about: heads of nearly every model split over powers of two, and the gate has the word."""
@@ -53,6 +59,8 @@ class Candidate:
     """What it is about: of several changes of one thing only the first that helps is of interest."""
     edited: str | None = None
     """The model whose file it changes: the gate is asked about it."""
+    provided: str = ""
+    """What is taken for granted, as a clause behind the outcome."""
 
 
 def candidates(case: Case, model: str, demands: Sequence[Demand], blocked: Sequence[Blocked]) -> Iterator[Candidate]:
@@ -62,25 +70,32 @@ def candidates(case: Case, model: str, demands: Sequence[Demand], blocked: Seque
     yield from _words_of_a_person(case, model, spec, blocked)
     if spec is None or not demands:
         return
+    able = _of_class(case.desired.nodes, demands)
     if not rules & LACKS_ROOM:
-        yield from _answering(case, demands)
+        yield from islice(_answering(case, able), OF_A_KIND)
+        if NOT_HEARD in rules:
+            yield from islice(_elsewhere(case, spec, demands), OF_A_KIND)
         return
     if "rollout/no-surge-room" in rules and spec.rollout.strategy is not Strategy.SURGE_OR_IN_PLACE:
         rollout = spec.rollout.model_copy(update={"strategy": Strategy.SURGE_OR_IN_PLACE})
         yield _edited(
             case, spec.model_copy(update={"rollout": rollout}), "rollout.strategy: surge_or_in_place", "strategy"
         )
-    yield from islice(_returned(case, demands), OF_A_KIND)
-    yield from islice(_freed(case, demands), OF_A_KIND)
-    yield from islice(_installed(case, demands), OF_A_KIND)
-    yield from islice(_answering(case, demands), OF_A_KIND)
-    others = _others(case, model, demands)[:OF_A_KIND]
+    others: list[ModelSpec] = []
+    holds = any(_would_hold(node, demand) for demand in demands for node in able)
+    if holds:
+        yield from islice(_returned(case, able, demands), OF_A_KIND)
+        yield from islice(_freed(case, able), OF_A_KIND)
+        yield from islice(_installed(case, able, demands), OF_A_KIND)
+        yield from islice(_answering(case, able), OF_A_KIND)
+        others = _others(case, model, able)[:OF_A_KIND]
     yield from islice(_fewer_replicas(case, spec, others), 2 * OF_A_KIND)
     yield from _fewer_gpus(case, spec)
     yield from islice(_elsewhere(case, spec, demands), OF_A_KIND)
     for other in others:
         yield from _fewer_gpus(case, other)
-    yield from _one_node_more(case, demands)
+    if holds:
+        yield from _one_node_more(case, able)
 
 
 def _words_of_a_person(
@@ -105,11 +120,11 @@ def _with_intent(case: Case, kind: IntentKind, *, model: str | None = None, dige
     return replace(case, intents=(*case.intents, told))
 
 
-def _returned(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]:
+def _returned(case: Case, able: Sequence[Node], demands: Sequence[Demand]) -> Iterator[Candidate]:
     """Drained GPUs and nodes back in service."""
-    for node in _of_class(case.desired.nodes, demands):
+    wanted = {demand.gpu_class for demand in demands}
+    for node in able:
         classes = node.gpu_class_by_index()
-        wanted = {demand.gpu_class for demand in demands}
         for index in node.drain_gpus:
             if not node.drain and index < len(classes) and classes[index] in wanted:
                 left = tuple(each for each in node.drain_gpus if each != index)
@@ -119,23 +134,42 @@ def _returned(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]:
             yield Candidate(f"return {node.name} to service", _with_node(case, replace(node, drain=False)), "drain")
 
 
-def _freed(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]:
+def _freed(case: Case, able: Sequence[Node]) -> Iterator[Candidate]:
     """Processes that the fleet did not start, ended by whoever did."""
-    for node in _of_class(case.desired.nodes, demands):
-        heard = next((each for each in case.observed.reachable if each.name == node.name), None)
-        for process in heard.foreign if heard is not None else ():
-            left = tuple(each for each in heard.foreign if each is not process) if heard is not None else ()
-            freed = _with_heard(case, node.name, foreign=left)
-            yield Candidate(f"end process {process.pid} on {node.name} ({process.command})", freed, "process")
+    names = {node.name for node in able}
+    for heard in case.observed.reachable:
+        for process in heard.foreign if heard.name in names else ():
+            left = tuple(each for each in heard.foreign if each is not process)
+            freed = _with_heard(case, heard.name, foreign=left)
+            yield Candidate(f"end process {process.pid} on {heard.name} ({process.command})", freed, "process")
 
 
-def _answering(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]:
-    """Silent nodes that answer again, as they were when last heard."""
-    wanted = {node.name for node in _of_class(case.desired.nodes, demands)}
-    for lost in case.observed.unreachable:
-        if lost.last is not None and lost.name in wanted:
-            nodes = tuple(lost.last if each.name == lost.name else each for each in case.observed.nodes)
-            yield Candidate(f"{lost.name} answers again", replace(case, observed=Observation(nodes=nodes)), "answer")
+def _answering(case: Case, able: Sequence[Node]) -> Iterator[Candidate]:
+    """Silent nodes that answer: as they were when last heard, else as the inventory says, with nothing on them."""
+    node_by_name = {node.name: node for node in able}
+    silent = [lost for lost in case.observed.unreachable if lost.name in node_by_name]
+    back = {lost.name: lost.last or _as_listed(node_by_name[lost.name]) for lost in silent}
+    for lost in silent:
+        if lost.last is not None:
+            yield Candidate(f"{lost.name} answers again", _with_nodes(case, {lost.name: lost.last}), "answer")
+        else:
+            address = node_by_name[lost.name].address
+            words = f"start or reach the agent of {lost.name}" + (f" ({address})" if address is not None else "")
+            case_then = _with_nodes(case, {lost.name: back[lost.name]})
+            yield Candidate(words, case_then, "answer", provided=AS_LISTED)
+    if len(silent) > 1:
+        provided = AS_LISTED if any(lost.last is None for lost in silent) else ""
+        words = f"start or reach the agents of all {len(silent)} silent nodes"
+        yield Candidate(words, _with_nodes(case, back), "answer", provided=provided)
+
+
+def _as_listed(node: Node) -> ReachableNode:
+    """A node that was never heard, as its inventory line describes it."""
+    gpus = tuple(
+        ObservedGpu(uuid=f"{node.name}-{index}", index=index, gpu_class=gpu_class)
+        for index, gpu_class in enumerate(node.gpu_class_by_index())
+    )
+    return ReachableNode(name=node.name, boot_id="never-heard", agent=False, gpus=gpus)
 
 
 def _fewer_replicas(case: Case, spec: ModelSpec, others: Sequence[ModelSpec]) -> Iterator[Candidate]:
@@ -165,9 +199,9 @@ def _fewer_gpus(case: Case, spec: ModelSpec) -> Iterator[Candidate]:
         yield _edited(case, spec.model_copy(update={"profiles": tuple(profiles)}), words, f"smaller {spec.name}")
 
 
-def _installed(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]:
+def _installed(case: Case, able: Sequence[Node], demands: Sequence[Demand]) -> Iterator[Candidate]:
     """Engines on nodes that lack them."""
-    nodes = {node.name for node in _of_class(case.desired.nodes, demands)}
+    nodes = {node.name for node in able}
     for heard in case.observed.reachable:
         for engine in dict.fromkeys(demand.profile.engine for demand in demands):
             if heard.name in nodes and heard.engines and engine not in heard.engines:
@@ -189,9 +223,9 @@ def _elsewhere(case: Case, spec: ModelSpec, demands: Sequence[Demand]) -> Iterat
         yield _edited(case, spec.model_copy(update={"profiles": moved}), words, "class")
 
 
-def _one_node_more(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]:
+def _one_node_more(case: Case, able: Sequence[Node]) -> Iterator[Candidate]:
     """Another node like one of the inventory."""
-    like = next(iter(_of_class([node for node in case.desired.nodes if not node.drain], demands)), None)
+    like = next((node for node in able if not node.drain), None)
     heard = next((each for each in case.observed.reachable if like is not None and each.name == like.name), None)
     if like is None or heard is None:
         return
@@ -205,9 +239,9 @@ def _one_node_more(case: Case, demands: Sequence[Demand]) -> Iterator[Candidate]
     yield Candidate(f"one more node like {like.name}, in pool {like.pool}", grown, "node")
 
 
-def _others(case: Case, model: str, demands: Sequence[Demand]) -> list[ModelSpec]:
+def _others(case: Case, model: str, able: Sequence[Node]) -> list[ModelSpec]:
     """Other models with replicas where this one could run, the least important and smallest first."""
-    wanted = {node.name for node in _of_class(case.desired.nodes, demands)}
+    wanted = {node.name for node in able}
     there = {replica.entry.model for node, replica in case.observed.replicas() if node.name in wanted}
     found = [
         spec
@@ -233,6 +267,13 @@ def _of_class(nodes: Sequence[Node], demands: Sequence[Demand]) -> list[Node]:
     ]
 
 
+def _would_hold(node: Node, demand: Demand) -> bool:
+    """Whether a node has GPUs, memory and cores enough if it were empty: else nothing that frees any of it helps."""
+    gpus = node.gpu_class_by_index().count(demand.gpu_class) if demand.gpu_class is not None else demand.gpus
+    memory_gib, cpu_cores = node.memory_gib or demand.memory_gib, node.cpu_cores or demand.cpu_cores
+    return gpus >= demand.gpus and memory_gib >= demand.memory_gib and cpu_cores >= demand.cpu_cores
+
+
 def _edited(case: Case, spec: ModelSpec, words: str, subject: str) -> Candidate:
     models = tuple(spec if each.name == spec.name else each for each in case.desired.models)
     return Candidate(words, replace(case, desired=replace(case.desired, models=models)), subject, spec.name)
@@ -244,8 +285,11 @@ def _with_node(case: Case, node: Node) -> Case:
 
 
 def _with_heard(case: Case, name: str, **fields: object) -> Case:
-    nodes = tuple(
-        each.model_copy(update=fields) if isinstance(each, ReachableNode) and each.name == name else each
-        for each in case.observed.nodes
-    )
+    heard = next(each for each in case.observed.reachable if each.name == name)
+    return _with_nodes(case, {name: heard.model_copy(update=fields)})
+
+
+def _with_nodes(case: Case, then: Mapping[str, ReachableNode]) -> Case:
+    """The same, with what some nodes say in the place of what they said or did not say."""
+    nodes = tuple(then.get(each.name, each) for each in case.observed.nodes)
     return replace(case, observed=Observation(nodes=nodes))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from reconciler.domain.base import format_duration
 from reconciler.domain.plan import Action, Reason
 from reconciler.domain.why import Unblock
+from reconciler.planning.aim import importance, importance_rank
 from reconciler.planning.planner import plan
+from reconciler.planning.scaling import may_scale
 from reconciler.planning.unblocking import candidates
 
 if TYPE_CHECKING:
@@ -17,14 +19,18 @@ if TYPE_CHECKING:
     from reconciler.domain.desired import Desired
     from reconciler.domain.plan import Blocked, Change, Plan
     from reconciler.planning.aim import Aim
+    from reconciler.planning.kept import Kept
     from reconciler.planning.unblocking import Candidate, Case
 
 SHOWN = 3
 """Ways out that are told: more do not help at night."""
 
 TRIED = 16
-"""Changes that are planned at most: at 10,000 nodes one plan takes half a second, and a person waits."""
+TRIED_NODES = 100_000
+"""Changes that are planned at most: a person waits, and a trial takes a tenth of a second for 10,000 nodes. There 10
+are planned, and never fewer than 6."""
 
+_NONE = Action.NONE
 _COMES = frozenset({Action.CREATE, Action.REPLACE})
 _STUCK = frozenset({Reason.FAILED, Reason.DIED, Reason.SUSPENDED, Reason.UNREACHABLE})
 
@@ -49,11 +55,13 @@ class _Answer:
     candidate: Candidate
     told: Unblock
     refused: bool = False
-    """By the gate: planning was not asked."""
+    """By the gate, though it would help."""
 
 
-def ways_out(case: Case, aim: Aim, now: Plan, blocked: Sequence[Blocked], gate: Gate) -> tuple[Unblock, ...]:
-    """Those that work, up to SHOWN, the smallest first.
+def ways_out(
+    case: Case, aim: Aim, now: Plan, blocked: Sequence[Blocked], gate: Gate, kept: Kept
+) -> tuple[Unblock, ...]:
+    """Those that work, up to SHOWN, the smallest first; `kept` is what was worked out for the plan as it is `now`.
 
     Where there are fewer, what people think of first and does not work stands between them, with the reason.
     """
@@ -61,20 +69,20 @@ def ways_out(case: Case, aim: Aim, now: Plan, blocked: Sequence[Blocked], gate: 
     placeless = [change for change in mine if is_placeless(change)]
     stuck = tuple(change.replica for change in placeless or [change for change in mine if is_stuck(change)])
     standing = {(each.model, each.rule) for each in now.blocked}
+    moving = _moving(case.desired, aim, now)
+    tries = min(TRIED, max(6, TRIED_NODES // max(1, len(case.desired.nodes))))
     answers: list[_Answer] = []
     helped: set[str] = set()
     for each in candidates(case, aim.name, aim.demands, blocked):
         if each.subject in helped:
             continue  # a smaller change of the same thing was enough
-        if len(answers) >= TRIED or len(helped) >= SHOWN:
+        if len(answers) >= tries or len(helped) >= SHOWN:
             break
-        refusal = None if each.edited is None else gate.refusal(each.case.desired, each.edited)
+        told = _tried(each, aim.name, stuck, standing, moving, kept)
+        refusal = gate.refusal(each.case.desired, each.edited) if told.works and each.edited is not None else None
         if refusal is not None:
-            outcome = f"would be refused: {refusal}"
-            answers.append(_Answer(each, Unblock(change=each.words, works=False, outcome=outcome), refused=True))
-            continue
-        told = _tried(each, aim.name, stuck, standing)
-        answers.append(_Answer(each, told))
+            told = Unblock(change=each.words, works=False, outcome=f"would be refused: {refusal}")
+        answers.append(_Answer(each, told, refused=refusal is not None))
         if told.works:
             helped.add(each.subject)
     return _chosen(answers, helped)
@@ -103,9 +111,31 @@ def _chosen(answers: Sequence[_Answer], helped: set[str]) -> tuple[Unblock, ...]
     return tuple(answer.told for answer in answers if answer.told.works or id(answer) in told)
 
 
-def _tried(each: Candidate, model: str, stuck: Sequence[str], standing: set[tuple[str | None, str]]) -> Unblock:
+def _moving(desired: Desired, aim: Aim, now: Plan) -> frozenset[str]:
+    """The models that a small change may move: all that are not at rest, and those that they may take room from.
+
+    The others are as desired and stay where they are, whatever becomes of these, so that a trial leaves them out.
+    """
+    restless = {each.model for each in now.changes if each.reason is not Reason.MATCHES or each.action is not _NONE}
+    restless |= {each.model for each in now.blocked if each.model is not None}
+    restless.add(aim.name)
+    rank = {spec.name: importance_rank(importance(spec)) for spec in desired.models}
+    most = min((rank[name] for name in restless if name in rank), default=0)
+    taken = {spec.name for spec in desired.models if rank[spec.name] > most or may_scale(spec)}
+    return frozenset(restless | taken)
+
+
+def _tried(
+    each: Candidate,
+    model: str,
+    stuck: Sequence[str],
+    standing: set[tuple[str | None, str]],
+    moving: frozenset[str],
+    kept: Kept,
+) -> Unblock:
     """Plan it, and look whether what is stuck moves and nobody else is stuck for it."""
-    then = plan(each.case.desired, each.case.observed, each.case.intents, each.case.now).plan
+    case, only = each.case, moving if each.edited is None else moving | {each.edited}
+    then = plan(case.desired, case.observed, case.intents, case.now, only=only, kept=kept).plan
     changes = {change.replica: change for change in then.changes}
     left = [changes[slot] for slot in stuck if slot in changes and is_stuck(changes[slot])]
     if left:
@@ -115,7 +145,7 @@ def _tried(each: Candidate, model: str, stuck: Sequence[str], standing: set[tupl
     if worse is not None:
         return Unblock(change=each.words, works=False, outcome=f"then {worse.message}")
     outcome = _outcome([changes[slot] for slot in stuck if slot in changes], each.case.desired)
-    return Unblock(change=each.words, works=True, outcome=outcome)
+    return Unblock(change=each.words, works=True, outcome=f"{outcome}{each.provided}")
 
 
 def _outcome(changes: Sequence[Change], desired: Desired) -> str:

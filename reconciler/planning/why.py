@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.plan import Action, Reason
 from reconciler.domain.why import Why, WhySlot
@@ -12,14 +13,16 @@ from reconciler.planning.aim import aims_of
 from reconciler.planning.brake import given_up
 from reconciler.planning.draft import spoken
 from reconciler.planning.forecast import Forecast
-from reconciler.planning.obstacles import obstacles
+from reconciler.planning.kept import Kept
+from reconciler.planning.obstacles import not_heard, obstacles
 from reconciler.planning.planner import plan
-from reconciler.planning.unblocking import LACKS_ROOM
+from reconciler.planning.unblocking import LACKS_ROOM, NOT_HEARD
 from reconciler.planning.ways_out import is_placeless, is_stuck, ways_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from reconciler.domain.intent import Intent
     from reconciler.domain.plan import Blocked, Change
     from reconciler.placement.room import Room
     from reconciler.planning.aim import Aim
@@ -41,18 +44,20 @@ _VERBS = {Action.CREATE: "start", Action.REPLACE: "be replaced", Action.DELETE: 
 
 def why(case: Case, model: str, gate: Gate, commit: str | None = None) -> Why:
     """Explain one model of the tree, or one that still runs; pure, as planning is."""
-    decision = plan(case.desired, case.observed, case.intents, case.now)
-    aims = aims_of(case.desired, case.observed, case.intents, case.now, None)
+    kept = Kept()
+    decision = plan(case.desired, case.observed, case.intents, case.now, kept=kept)
+    aims = aims_of(case.desired, case.observed, case.intents, case.now, None, kept)
     aim = aims[model]
     changes = [change for change in decision.plan.changes if change.model == model]
     open_ = [change for change in changes if change.action is not Action.NONE or change.reason is not Reason.MATCHES]
     blocked = [each for each in decision.plan.blocked if each.model == model or (each.model is None and open_)]
-    rule = next((each for each in blocked if each.rule in LACKS_ROOM), next(iter(blocked), None))
+    rule = next((each for each in blocked if each.rule in {*LACKS_ROOM, NOT_HEARD}), next(iter(blocked), None))
     wanted, ready = decision.counts.get(model, aim.count), _ready(case, changes)
     room = None
-    if rule is not None and rule.rule in LACKS_ROOM:
-        room = Forecast(case.desired, case.observed, aims, given_up(case.observed, case.intents, case.now)).now
-    nodes, more_nodes = ((), 0) if room is None else obstacles(room, case.observed, aim.demands)
+    if rule is not None and rule.rule in {*LACKS_ROOM, NOT_HEARD}:
+        closed = given_up(case.observed, case.intents, case.now)
+        room = Forecast(case.desired, case.observed, aims, closed, kept).now
+    nodes, more_nodes = ((), 0) if room is None else obstacles(room, case.observed, aim.demands, case.now)
     held_up = rule is not None or any(is_stuck(change) for change in open_)
     return Why(
         commit=commit,
@@ -61,13 +66,22 @@ def why(case: Case, model: str, gate: Gate, commit: str | None = None) -> Why:
         ready=ready,
         as_desired=not open_ and not blocked,
         rule=None if rule is None else rule.rule,
-        message=_message(aim, wanted, ready, open_, rule, room),
+        message=_message(aim, wanted, ready, open_, rule, _shortage(case, aim, rule, room)),
         hint=None if rule is None else rule.hint,
         slots=tuple(WhySlot(replica=change.replica, message=_slot_text(change)) for change in open_),
         nodes=nodes,
         more_nodes=more_nodes,
-        unblock=ways_out(case, aim, decision.plan, blocked, gate) if held_up else (),
+        unblock=ways_out(case, aim, decision.plan, blocked, gate, kept) if held_up else (),
+        intents=_said(case, aim),
     )
+
+
+def _said(case: Case, aim: Aim) -> tuple[Intent, ...]:
+    """What people have said about the model; of one whose file is gone, also which removals they have approved."""
+    ours = [each for each in case.intents if each.is_live(case.now)]
+    removal = aim.spec is None
+    about = [each for each in ours if each.model == aim.name or (removal and each.kind is IntentKind.APPROVE)]
+    return tuple(sorted(about, key=lambda each: (each.created_at, each.id)))
 
 
 def _ready(case: Case, changes: Sequence[Change]) -> int:
@@ -77,7 +91,7 @@ def _ready(case: Case, changes: Sequence[Change]) -> int:
 
 
 def _message(
-    aim: Aim, wanted: int, ready: int, open_: Sequence[Change], rule: Blocked | None, room: Room | None
+    aim: Aim, wanted: int, ready: int, open_: Sequence[Change], rule: Blocked | None, shortage: str | None
 ) -> str:
     """`qwen-32b wants 2 replicas, has 1. /1 waits: no node has 2 h100-80gb free`."""
     if aim.spec is not None and aim.spec.external is not None and not open_:
@@ -87,14 +101,24 @@ def _message(
     replicas = "no replica" if wanted == 0 else "1 replica" if wanted == 1 else f"{wanted} replicas"
     counts = f"{aim.name} wants {replicas}, has {ready or 'none'}"
     waiting = [change.replica for change in open_ if is_placeless(change)]
-    if rule is not None and room is not None and rule.rule == _NO_ROOM and "in place" not in rule.message:
-        verb = "waits" if len(waiting) == 1 else "wait"
-        return f"{counts}. {spoken(waiting, aim.name)} {verb}: {refuse(room, aim.demands).shortage}"
+    if shortage is not None:
+        return f"{counts}. {spoken(waiting, aim.name)} {'waits' if len(waiting) == 1 else 'wait'}: {shortage}"
     if rule is not None:
         return f"{counts}. {rule.message}"
     if not open_:
         return f"{counts}: as desired"
     return f"{counts}. {spoken([open_[0].replica], aim.name)} {_slot_text(open_[0])}"
+
+
+def _shortage(case: Case, aim: Aim, rule: Blocked | None, room: Room | None) -> str | None:
+    """What is short, without the nodes that are told below; None where the rule says more than that."""
+    if rule is None or room is None:
+        return None
+    if rule.rule == NOT_HEARD:
+        silent = not_heard(room, case.observed, aim.demands)
+        return None if silent is None else silent.head
+    is_plain = rule.rule == _NO_ROOM and "in place" not in rule.message
+    return refuse(room, aim.demands).shortage if is_plain else None
 
 
 def _slot_text(change: Change) -> str:

@@ -57,8 +57,8 @@ def size(
         return size_unknown(missing, stored, ask, card, rules)
     step = batch(ask, card, rules)
     ask = replace(ask, batch_tokens=step.tokens)
-    over = overheads(shape, ask, card, rules)
     weights = gpu_weights(shape, stored, ask, rules)
+    over = overheads(shape, ask, card, rules, vocabulary=_vocabulary(weights))
     cache = kv_cache(shape, ask, rules)
     divided = divide(weights.fullest, over, ask, card, rules)
     request = cache.request_bytes(ask.context) if cache is not None and ask.context else 0
@@ -76,6 +76,11 @@ def size(
         doubts=_doubts(weights, cache, over.doubts, ask, rules),
     )
     return found if cache is None or ask.context is None else _with_capacity(found, shape, cache, divided, ask.context)
+
+
+def _vocabulary(weights: Weights) -> int:
+    """Bytes of the embedding and the output head."""
+    return sum(weights.parts[name].likely for name in ("embedding", "output_head") if name in weights.parts)
 
 
 def _missing(ask: MemoryAsk, card: Card | None) -> Unreadable | None:

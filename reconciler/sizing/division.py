@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.sizing.counting import Division
 from reconciler.sizing.estimate import NOTHING, Estimate
+from reconciler.sizing.host_memory import cache_bytes
 from reconciler.sizing.static_share import static_share
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _share_of_rest(weights: Estimate, over: Overheads, ask: MemoryAsk, card: Car
 
 
 def _host(weights: Estimate, over: Overheads, ask: MemoryAsk) -> Divided:
-    """On CPUs everything lies in the host RAM that `memory_gib` reserves."""
+    """On CPUs everything lies in the host RAM that `memory_gib` reserves; the launch says how much of it is cache."""
     total = ask.host_bytes or 0
-    pool = less(Estimate.exactly(total), weights + over.activations + over.runtime)
+    pool = Estimate.exactly(cache_bytes(total, weights.likely, over.runtime.likely))
     if ask.kv_cache_bytes is not None:
         pool = Estimate.exactly(ask.kv_cache_bytes)
     return Divided(total, total, total, 1.0, over.activations, NOTHING, over.runtime, pool)

@@ -50,7 +50,7 @@ class MemoryAsk:
     """How one replica would run, as far as memory goes. None means: the engine version's own default."""
 
     tensor: int
-    """Ranks that share each matrix; 1 for llama.cpp and on CPUs."""
+    """Ranks that share each matrix; 1 for llama.cpp, and on CPUs of one node."""
     context: int | None
     """Tokens one request may use; None only where nothing is cached."""
     gpus: int = 1

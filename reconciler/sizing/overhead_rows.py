@@ -87,13 +87,16 @@ def chosen(rows: Iterable[Mapping[str, Any]], place: Place) -> Mapping[str, Any]
 
 @cache
 def batch_row(rules: CountingRules, card: Card | None) -> Mapping[str, Any]:
-    """The defaults of a step on this card: rows are in the order in which the engine asks."""
+    """The defaults of a step on this card, None on CPUs: rows are in the order in which the engine asks."""
     size = card.engine_bytes / _GIB if card else 0.0
     name = card.gpu_class if card else ""
     rows = [
         each
         for each in table("overheads")["batch"]
-        if each["engine"] == rules.engine and size >= each.get("least_gib", 0) and name not in each.get("except", ())
+        if each["engine"] == rules.engine
+        and (card is None or not each.get("cpus", False))
+        and size >= each.get("least_gib", 0)
+        and name not in each.get("except", ())
     ]
     return min(rows, key=lambda each: _distance(rules.version, each), default={"tokens": 2048, "sequences": 256})
 

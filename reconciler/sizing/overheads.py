@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Task
 from reconciler.sizing.estimate import NOTHING, Estimate
+from reconciler.sizing.host_memory import beside_weights, processes_row
 from reconciler.sizing.overhead_rows import Place, batch_row, evidence, row, span
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Overheads:
     graphs: Estimate
     """CUDA graphs; nothing where they are switched off."""
     runtime: Estimate
-    """What the engine allocates past PyTorch while it loads and warms up."""
+    """What the engine allocates past PyTorch while it loads and warms up; on CPUs its processes and copies."""
     startup: Estimate
     """What is gone before the engine measures the card: the CUDA context and the first communicators."""
     basis: str
@@ -53,8 +54,9 @@ class Overheads:
 def batch(ask: MemoryAsk, card: Card | None, rules: CountingRules) -> Batch:
     """Tokens and sequences of one step."""
     found = batch_row(rules, card)
-    sequences = ask.concurrency or found["sequences"]
-    tokens = found["tokens"]
+    ranks = ask.tensor * ask.pipeline if found.get("per_rank", False) else 1
+    sequences = ask.concurrency or found["sequences"] * ranks
+    tokens = found["tokens"] * ranks
     whole = found.get("whole_prompts", False) and (ask.context or 0) <= _SPLIT_PROMPT
     if whole or ask.task in (Task.EMBED, Task.RERANK):
         tokens = max(tokens, ask.context or 0)  # such prompts are never cut into pieces
@@ -62,20 +64,26 @@ def batch(ask: MemoryAsk, card: Card | None, rules: CountingRules) -> Batch:
     return Batch(tokens, min(sequences, tokens))
 
 
-def overheads(shape: Shape, ask: MemoryAsk, card: Card | None, rules: CountingRules) -> Overheads:
-    """What one GPU holds beside weights and cache."""
+def overheads(
+    shape: Shape, ask: MemoryAsk, card: Card | None, rules: CountingRules, *, vocabulary: int = 0
+) -> Overheads:
+    """What one GPU holds beside weights and cache; on CPUs the host RAM of a node, where a replica has one rank.
+
+    `vocabulary` are the bytes of embedding and output head there: on CPUs they are held twice.
+    """
     place = Place.of(shape, card, rules)
     activations = _activations(shape, ask, batch(ask, card, rules), place)
-    runtime = _mib(row("runtime", place))
     if card is None:
-        return Overheads(activations, NOTHING, runtime, NOTHING, *_basis(place))
+        basis = _basis(place, processes_row(rules))
+        return Overheads(activations, NOTHING, beside_weights(rules, 1, vocabulary), NOTHING, *basis)
+    runtime = _mib(row("runtime", place))
     startup = _mib(row("startup", place))
     if ask.tensor * ask.data * ask.pipeline > 1:  # ranks talk to each other
         startup += _mib(row("startup_communicators", place))
     if ask.tensor * ask.data > 1:
         runtime += _mib(row("communicators", place))
     graphs = NOTHING if ask.eager else _graphs(shape, ask, place)
-    return Overheads(activations, graphs, runtime, startup, *_basis(place))
+    return Overheads(activations, graphs, runtime, startup, *_basis(place, row("runtime", place)))
 
 
 def _activations(shape: Shape, ask: MemoryAsk, step: Batch, place: Place) -> Estimate:
@@ -131,9 +139,8 @@ def _mib(found: Mapping[str, Any]) -> Estimate:
     return Estimate(*(int(each * _MIB) for each in figures))
 
 
-def _basis(place: Place) -> tuple[str, tuple[str, ...]]:
+def _basis(place: Place, found: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Whence the figures are, for people, and what is doubtful about that."""
-    found = row("runtime", place)
     said = f"{place.engine} {span(found)}, {', '.join(sorted(place.families))}: {evidence(found)}"
     if place.inside(found):
         return said, ()

@@ -25,7 +25,7 @@ def size_unknown(
     unknown = Remark(MemoryReason.UNKNOWN, f"what a GPU would hold is not known: {because}", certain=False)
     usable = (card.engine_bytes * (ask.share or rules.share or 1.0)) if card else (ask.host_bytes or 0)
     # Data-parallel ranks share experts, so the parts may be that small.
-    part = int((stored.weight_bytes or 0) * _EVEN / max(1, ask.gpus)) - ask.offload_bytes
+    part = int((stored.weight_bytes or 0) * _EVEN / max(1, ask.gpus, ask.tensor * ask.pipeline)) - ask.offload_bytes
     if part > usable > 0 and not ask.unsized:
         said = f"the weights alone take {gib(part)} of {gib(usable)} GiB a GPU"
         reason = MemoryReason.WEIGHTS if card else MemoryReason.HOST_RAM

@@ -184,7 +184,7 @@ class Builder:
             self.fault(YamlRule.TYPE, mark, f"this value {why.reason}", "put it in quotes")
             return
         quoted = f'"{shorten(text)}" for text'
-        hint = f"write {quoted}" if why.instead is None else f"write {why.instead}, or {quoted}"
+        hint = f"write {why.instead or 'another number'}, or {quoted}"
         self.fault(YamlRule.TYPE, mark, f"{shorten(text)} {why.reason}", hint)
 
     def _attach(self, value: Any, mark: Mark) -> Place:

@@ -93,7 +93,7 @@ def _by_kind(refusal: Refusal, value: Any) -> tuple[str, str | None]:
         case "greater_than":
             return f"more than {refusal.context['gt']:g}", None
         case "less_than_equal":
-            return f"at most {refusal.context['le']}", None
+            return f"at most {refusal.context['le']:,.15g}", None
         case _:
             return _by_type(refusal, value)
 

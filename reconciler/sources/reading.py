@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from reconciler.domain.finding import Severity
 from reconciler.sources.documents import parse
 from reconciler.sources.fault import Fault, YamlRule
+from reconciler.sources.hidden_secrets import hidden_secrets
 from reconciler.sources.validation import FAULTS_LIMIT, boolean_word_notes, empty_value_faults, faults_of
 
 if TYPE_CHECKING:
@@ -50,14 +51,16 @@ def _validated(spec: type[Spec], document: Document) -> tuple[Spec | None, Spec 
     try:
         value = spec.model_validate(document.value)
     except ValidationError as error:
-        return None, _remainder(spec, document, error), faults_of(error, spec, document)
+        cuts = {_cut(document.find(each["loc"])[0]) for each in error.errors(include_input=False, include_url=False)}
+        remainder = _remainder(spec, document, cuts)
+        hidden = hidden_secrets(document, cuts if remainder is not None else [()])
+        return None, remainder, [*faults_of(error, spec, document), *hidden]
     return value, value, boolean_word_notes(document)
 
 
-def _remainder(spec: type[Spec], document: Document, error: ValidationError) -> Spec | None:
+def _remainder(spec: type[Spec], document: Document, cuts: set[Path]) -> Spec | None:
     """The object without each faulty list item or top-level field; None when it is none without them."""
     kept = deepcopy(document.value)
-    cuts = {_cut(document.find(each["loc"])[0]) for each in error.errors(include_input=False, include_url=False)}
     if () in cuts or not isinstance(kept, dict):
         return None
     for path in sorted(cuts, key=lambda path: (len(path), path[-1] if len(path) > 1 else 0), reverse=True):

@@ -127,8 +127,10 @@ def _text(pattern: str) -> str:
 
 
 def _range(part: Mapping[str, Any]) -> str:
+    if "maximum" in part and "minimum" in part:
+        return f", {part['minimum']} to {part['maximum']:,}"
     if "maximum" in part:
-        return f", {part['minimum']} to {part['maximum']}"
+        return f" above {part['exclusiveMinimum']}, at most {part['maximum']:,}"
     if "minimum" in part:
         return f", {part['minimum']} or more"
     return f" above {part['exclusiveMinimum']}" if "exclusiveMinimum" in part else ""

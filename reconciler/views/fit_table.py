@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
+from reconciler.gate.remedies import context_step
 from reconciler.views.fit_cells import by_slots, cells, decimals_for, headings, host_ram
 from reconciler.views.words import spans, visible, width
 
@@ -145,4 +146,6 @@ def _by_count_or_length(declared: FitOption, least: FitOption | None) -> Iterato
         yield f"gpus: {least.gpus}" + (" (tight)" if least.verdict == "tight" else "")
     if declared.longest_request:
         # The longest that likely fits, so it lies inside the band.
-        yield f"context: {declared.longest_request} (tight)"
+        step = context_step(declared.longest_request)
+        if declared.longest_request >= step:
+            yield f"context: {declared.longest_request // step * step} (tight)"

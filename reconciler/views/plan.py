@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 APPLY = "reconciler apply"
 
+SILENT_TOLD = 3
+"""Nodes that do not answer and are told with what happened; `why` and `status` name more."""
+
 _QUIET = {
     Reason.STARTING: "starting",
     Reason.STOPPING: "stopping already",
@@ -43,7 +46,7 @@ def plan_text(
     acts = acts_by_model(plan)
     outlooks = {each.model: each for each in plan.models}
     blocks = sorted((mark(changes), model) for model, changes in acts.items())
-    parts = [[header(observed, commit_line, fleet)]]
+    parts = [[header(observed, commit_line, fleet), *(f"  {line}" for line in unheard_lines(observed))]]
     parts += [
         model_lines(acts[model], outlooks.get(model)) for wanted in "~+-" for each, model in blocks if each == wanted
     ]
@@ -62,10 +65,22 @@ def acts_by_model(plan: Plan) -> dict[str, list[Change]]:
 
 
 def header(observed: Observation, commit_line: str | None, fleet: str) -> str:
-    """Which commit, which fleet, and how much of it was heard."""
-    heard, silent = len(observed.reachable), observed.unreachable
-    lost = f" ({'; '.join(f'{node.name}: {node.reason}' for node in silent[:3])})" if silent else ""
-    return f"{commit_line or 'work tree'}   fleet {fleet}: {heard} of {len(observed.nodes)} nodes heard{lost}"
+    """Which commit, which fleet, and how many of its agents were heard."""
+    heard = sum(1 for node in observed.reachable if node.agent)
+    return f"{commit_line or 'work tree'}   fleet {fleet}: {heard} of {len(observed.nodes)} nodes heard"
+
+
+def unheard_lines(observed: Observation) -> list[str]:
+    """Nodes whose agents were not heard, with what happened: a few of them, and how many more."""
+    told = [
+        f"{node.name}: no agent runs there; apply starts it when there is work"
+        for node in observed.reachable
+        if not node.agent
+    ]
+    silent = observed.unreachable
+    told += [f"{node.name} does not answer: {node.reason}" for node in silent[:SILENT_TOLD]]
+    more = len(silent) - SILENT_TOLD
+    return told + ([f"{counted(more, 'more node')} {'does' if more == 1 else 'do'} not answer"] if more > 0 else [])
 
 
 def sum_text(plan: Plan) -> str:

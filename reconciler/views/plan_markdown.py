@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reconciler.views.markdown_text import code, plain, row, table_head
-from reconciler.views.plan import acts_by_model, header, last_line, plan_text, sum_text
+from reconciler.views.plan import acts_by_model, header, last_line, plan_text, sum_text, unheard_lines
 from reconciler.views.plan_model import (
     capacity_text,
     field_changes,
@@ -41,6 +41,8 @@ def plan_markdown(plan: Plan, observed: Observation, *, commit_line: str | None,
     if not acts:
         return "\n".join([MARKER, "### No changes", "", *(plain(line) for line in told.splitlines() if line), ""])
     lines = [MARKER, f"### {plain(sum_text(plan))}", "", plain(header(observed, commit_line, fleet)), ""]
+    unheard = [f"- {plain(line)}" for line in unheard_lines(observed)]
+    lines += [*unheard, ""] if unheard else []
     lines += table_head(_HEADS)
     lines += [_row(changes, outlooks.get(model)) for model, changes in acts.items()]
     lines += ["", *_blocked(plan), plain(last_line(plan, apply_with)), ""]

@@ -6,20 +6,23 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from reconciler.domain.status import ModelState
+from reconciler.domain.status import NO_AGENT, ModelState
+from reconciler.views.intent import intent_text
 from reconciler.views.placement import clock_text, indices_text, place_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from reconciler.domain.intent import Intent
     from reconciler.domain.observed import ObservedReplica
     from reconciler.domain.plan import Blocked
     from reconciler.domain.status import FleetStatus, ModelStatus, ReplicaStatus
 
 _HEADINGS = ("MODEL", "READY", "UPDATED", "STATE", "SINCE", "WHERE")
 
+
+SILENT_TOLD = 20
+"""Nodes that do not answer and are told one by one; the JSON has them all."""
 
 STATE_COLUMNS = 60
 """Of the state with its reason: with the other columns a row then fits 120."""
@@ -42,8 +45,8 @@ def status_text(
     lines = [_fleet_line(status, fleet, applied_line)]
     lines += table if rows else ["no model is in the catalog and none runs"]
     lines += [_blocked(block) for block in status.blocked if block.model is None or block.digest is not None]
-    lines += [_intent(intent, now) for intent in status.intents]
-    lines += [f"{node.name} does not answer: what runs there is unknown" for node in status.nodes if not node.reachable]
+    lines += [intent_text(intent, now) for intent in status.intents]
+    lines += _silent(status, now)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -71,17 +74,23 @@ def _fleet_line(status: FleetStatus, fleet: str, applied_line: str | None) -> st
     return "   ".join(filter(None, [f"fleet {fleet}", applied, f"nodes {heard}/{len(status.nodes)}", *gpus]))
 
 
+def _silent(status: FleetStatus, now: datetime | None) -> list[str]:
+    """Nodes whose agents do not answer: since when, and what happened."""
+    silent = [node for node in status.nodes if not node.reachable]
+    lines = []
+    for node in silent[:SILENT_TOLD]:
+        since = f"not heard since {_instant(node.heard_at, now)}" if node.heard_at is not None else "never heard"
+        why = f" ({node.problem})" if node.problem is not None else ""
+        told = f"{since}{why}: what runs there is unknown"
+        lines.append(f"{node.name}: {NO_AGENT if node.problem == NO_AGENT else told}")
+    if len(silent) > SILENT_TOLD:
+        lines.append(f"and {len(silent) - SILENT_TOLD} more nodes that do not answer")
+    return lines
+
+
 def _blocked(block: Blocked) -> str:
     """What holds the fleet as a whole back: whole, with what a person may type."""
     return f"{block.rule}: {block.message}" + (f"; {block.hint}" if block.hint else "")
-
-
-def _intent(intent: Intent, now: datetime | None) -> str:
-    """`suspend qwen-32b until 14:30, said by ada 13:30: the vendor is looking at it`."""
-    what = " ".join(filter(None, [intent.kind, intent.model or intent.digest]))
-    until = f" until {_instant(intent.expires_at, now)}" if intent.expires_at is not None else ""
-    reason = f": {intent.reason}" if intent.reason else ""
-    return f"{what}{until}, said by {intent.author} {_instant(intent.created_at, now)}{reason}"
 
 
 def _row(model: ModelStatus, now: datetime | None) -> tuple[str, ...]:

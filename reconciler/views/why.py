@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.views.intent import intent_text
 from reconciler.views.words import counted, json_text, width
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def why_text(answer: Why) -> str:
         )
     if not answer.nodes and not (answer.rule or "").startswith("inventory/"):  # else every slot lacks the same: room
         lines += _slots(answer)
+    lines += [f"  {intent_text(intent)}" for intent in answer.intents]
     return "\n".join([*lines, *_ways_out(answer)])
 
 

@@ -62,12 +62,12 @@ def test_weights_are_found_with_their_size_and_the_ranks_of_adapters(tmp_path: P
 
 
 def test_the_site_has_what_the_node_knows(tmp_path: Path) -> None:
-    weights = Weights(tmp_path / "m", None, {"sql": tmp_path / "sql"}, 700, {"sql": 32})
+    weights = Weights(tmp_path / "m", None, {"sql": tmp_path / "sql"}, 700, {"sql": 32}, 200)
     site = site_of(with_class(run_entry(gpus=(1, 3)), "mi300x"), weights, tmp_path)
     assert (site.host, site.port, site.leads) == ("127.0.0.1", 20_000, True)
     assert [gpu.index for gpu in site.gpus] == [1, 3]
     assert site.vendor is Vendor.AMD
-    assert (site.weight_bytes, dict(site.adapter_ranks)) == (700, {"sql": 32})
+    assert (site.weight_bytes, site.vocabulary_bytes, dict(site.adapter_ranks)) == (700, 200, {"sql": 32})
     assert site.cache_dir == str(tmp_path / "agent" / "kernels" / "llamacpp-any-mi300x")
 
 

@@ -55,6 +55,17 @@ def test_failures_in_a_row_end_with_a_launch_that_served_for_a_minute() -> None:
     assert lifecycle.served(up, moment(81)).failures_in_a_row == 0
 
 
+def test_a_launch_that_never_answered_is_not_forgiven_because_the_one_before_it_served() -> None:
+    """Else an engine that served for a day and can start no more is launched every ten seconds for ever."""
+    record, failures = ready(), []
+    for second in (1_000, 1_030, 1_090, 1_200):
+        record = lifecycle.ended(record, "exited with code 1", moment(second), ever_ready=True)
+        failures.append(record.failures_in_a_row)
+        again = lifecycle.again(record, moment(second + 10))
+        record = lifecycle.launching(again, 20_000, "http://127.0.0.1:20000", moment(second + 10))
+    assert failures == [1, 2, 3, 4]
+
+
 def test_the_process_is_kept_in_mind_until_its_group_is_gone() -> None:
     record = lifecycle.ended(ready(), "exited with code 1", moment(10), ever_ready=True)
     assert record.identity == HERE

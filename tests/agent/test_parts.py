@@ -1,8 +1,12 @@
-"""A part of a replica over several nodes: as well as its leader, repaired with the others or not at all."""
+"""A part of a replica over several nodes: as well as its leader, and launched again with the others.
+
+No agent asks another one. Each goes by its own process and by whether the leader listens.
+"""
 
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +17,9 @@ from reconciler.agent.serving import LIVENESS_EVERY, UNHEALTHY_UNTIL_KILLED
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import Placement, Shard, replica_id
 from reconciler.domain.port_blocks import PORT_BLOCK, PortRange
+from reconciler.engines.base import Answer
 from reconciler.errors import AgentError
-from tests.agent.bench import HEALTH, LOAD, OK, SILENT, TOKEN, WRONG, Bench
+from tests.agent.bench import HEALTH, LOAD, LOADING, OK, SILENT, TOKEN, WRONG, Bench
 from tests.agent.entries import NODE, run_entry, stop_entry
 
 if TYPE_CHECKING:
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 OTHER = "there"
 PORT = 18_160
+GONE = Answer(None, refused=True)
+"""Nothing listens on the leader's port."""
 
 
 def part(*, rank: int = 1, attempt: int = 0, port: int | None = PORT) -> RunEntry:
@@ -79,15 +86,128 @@ async def test_a_rank_whose_leader_is_silent_is_unhealthy_and_not_killed(bench: 
 
 
 @pytest.mark.anyio
-async def test_it_is_not_launched_again_alone(bench: Bench) -> None:
+async def test_it_is_not_launched_again_while_its_leader_goes_on_without_it(bench: Bench) -> None:
     await bench.serve(part())
     bench.driver.newest.end()
     await bench.after(1)
     assert bench.one().state is ReplicaState.FAILED
     await bench.through(600, every=60)
-    assert bench.one().state is ReplicaState.FAILED
+    assert bench.one().state is ReplicaState.FAILED, "a leader that answers counts on the rank that it had"
     await bench.send(part().model_copy(update={"attempt": 1}))
     assert bench.one().state is ReplicaState.READY
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("leader", [GONE, SILENT, LOADING], ids=["gone", "silent", "loading"])
+async def test_it_is_launched_again_by_itself_once_its_leader_does_not_serve(bench: Bench, leader: Answer) -> None:
+    before = await bench.serve(part())
+    bench.driver.newest.end()
+    await bench.after(1)
+    await bench.through(30)
+    assert bench.one().state is ReplicaState.FAILED
+    bench.prober.answers |= {HEALTH.path: leader, TOKEN.path: leader}
+    await bench.through(10)
+    assert bench.one().state is ReplicaState.STARTING
+    bench.prober.answers |= {HEALTH.path: OK, TOKEN.path: OK}
+    await bench.after(2)
+    assert (bench.one().state, bench.one().pid == before.pid) == (ReplicaState.READY, False)
+
+
+@pytest.mark.anyio
+async def test_the_leader_is_launched_again_after_a_while_as_any_replica_is(bench: Bench) -> None:
+    await bench.serve(part(rank=0))
+    bench.driver.newest.end()
+    await bench.after(1)
+    assert bench.one().state is ReplicaState.FAILED
+    await bench.after(10)
+    assert bench.one().state is ReplicaState.READY
+
+
+def tokens(bench: Bench) -> int:
+    """How often one was asked for."""
+    return sum(path == TOKEN.path for _, path, _ in bench.prober.asked)
+
+
+@pytest.mark.anyio
+async def test_an_idle_leader_is_asked_for_a_token_twice_a_minute(bench: Bench) -> None:
+    await bench.serve(part(rank=0))
+    before = tokens(bench)
+    await bench.through(300)
+    assert tokens(bench) - before == 10
+    assert bench.one().state is ReplicaState.READY
+
+
+@pytest.mark.anyio
+async def test_one_that_is_well_and_makes_no_token_is_ended(bench: Bench) -> None:
+    """A rank of it is gone, and nobody has sent a request that would show it."""
+    before = await bench.serve(part(rank=0))
+    await bench.through(10)
+    bench.prober.answers[TOKEN.path] = SILENT
+    await bench.through(45)
+    assert (bench.one().state, bench.one().pid) == (ReplicaState.UNHEALTHY, before.pid)
+    await bench.through(55)
+    assert bench.one().failure == "stopped answering for 60 s and was killed"
+
+
+@pytest.mark.anyio
+async def test_a_busy_leader_is_not_asked_for_one_nor_ended_for_being_slow(bench: Bench) -> None:
+    before = await bench.serve(part(rank=0))
+    await bench.through(10)
+    bench.prober.answers |= {LOAD.path: Answer(200, b"8 40"), TOKEN.path: SILENT}
+    await bench.through(10)
+    asked = tokens(bench)
+    await bench.through(600)
+    assert tokens(bench) == asked
+    assert (bench.one().state, bench.one().pid) == (ReplicaState.READY, before.pid)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("entry", [part(), run_entry()], ids=["a rank", "a replica of one node"])
+async def test_nothing_else_is_asked_for_a_token_while_it_serves(bench: Bench, entry: RunEntry) -> None:
+    await bench.serve(entry)
+    before = tokens(bench)
+    await bench.through(300)
+    assert tokens(bench) == before
+
+
+@pytest.mark.anyio
+async def test_a_part_that_never_served_is_not_launched_again(bench: Bench) -> None:
+    bench.prober.answers |= {HEALTH.path: GONE, TOKEN.path: GONE}
+    await bench.send(part())
+    bench.driver.newest.end()
+    await bench.through(600, every=60)
+    assert bench.one().state is ReplicaState.FAILED
+
+
+@pytest.mark.anyio
+async def test_a_rank_whose_leader_is_gone_ends_and_waits_for_the_next_one(bench: Bench) -> None:
+    before = await bench.serve(part())
+    bench.prober.answers |= {HEALTH.path: GONE, TOKEN.path: GONE}
+    await bench.through(15)
+    assert (bench.one().state, bench.one().pid) == (ReplicaState.UNHEALTHY, before.pid)
+    await bench.through(UNHEALTHY_UNTIL_KILLED)
+    assert bench.one().state is ReplicaState.FAILED
+    assert bench.one().failure == "its leader on there has not listened for 70 s; it is launched again with it"
+    await bench.through(10)
+    assert bench.one().state is ReplicaState.STARTING
+    bench.prober.answers |= {HEALTH.path: OK, TOKEN.path: OK}
+    await bench.after(2)
+    assert (bench.one().state, bench.one().pid == before.pid) == (ReplicaState.READY, False)
+
+
+@pytest.mark.anyio
+async def test_one_that_waits_for_a_leader_of_before_ends_after_its_ready_timeout(bench: Bench) -> None:
+    """It joined a process that led and died before anything was ready: the next leader waits for it."""
+    await bench.serve(part())
+    bench.prober.answers |= {HEALTH.path: GONE, TOKEN.path: GONE}
+    bench.driver.newest.end()
+    await bench.through(20)
+    waiting = bench.one()
+    assert waiting.state is ReplicaState.STARTING
+    await bench.through(590)
+    assert bench.one().pid == waiting.pid
+    await bench.through(30)
+    assert bench.one().pid != waiting.pid
 
 
 @pytest.mark.anyio
@@ -110,6 +230,14 @@ async def test_when_its_leader_has_stopped_nothing_is_in_flight_any_more(bench: 
     assert bench.node().replicas == ()
 
 
+def first_of_a_block() -> socket.socket:
+    """Listens on the first port of some block that nobody uses, so that it is the one that is told."""
+    for first in range(18_000, 60_000, PORT_BLOCK):
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", first))
+    raise AssertionError("every block has its first port in use")
+
+
 def config(directory: Path, **fields: object) -> AgentConfig:
     return AgentConfig.model_validate({"node": NODE, "listen": "unix:/nowhere", "state_dir": directory} | fields)
 
@@ -129,9 +257,8 @@ def test_a_block_outside_of_the_nodes_range_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_leader_says_which_port_of_its_block_is_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as busy:
-        used = busy.getsockname()[1]
-        first = used - used % PORT_BLOCK
+    with first_of_a_block() as busy:
+        used = first = busy.getsockname()[1]
         wide = config(tmp_path, block_ports={"first": 1_024, "last": 65_535})
         with pytest.raises(AgentError, match=f"port {used} of its block {first} to {first + PORT_BLOCK - 1} is in use"):
             choose_port(part(rank=0, port=first), wide, (), None)

@@ -167,10 +167,11 @@ async def test_half_an_answer_is_none(server: Server) -> None:
     assert await ask(server.url, "/half") == NOTHING
 
 
-async def test_a_refused_connection_is_none() -> None:
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+async def test_a_port_on_which_nothing_listens_is_told_apart_from_silence(name: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        assert await ask(f"http://127.0.0.1:{unused.getsockname()[1]}", "/health") == NOTHING
+        assert await ask(f"http://{name}:{unused.getsockname()[1]}", "/health") == Answer(None, refused=True)
 
 
 @pytest.mark.parametrize("url", ["http://no-such-host.invalid:1", "ftp://127.0.0.1:1", "x"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.agent.weight_files import adapter_rank, size_of
+from reconciler.agent.weight_files import adapter_rank, size_of, vocabulary_bytes
+from tests.tiny_llama import write_tiny_llama
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,19 @@ def test_what_holds_no_weights_has_no_size(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert size_of(tmp_path) is None
     assert size_of(tmp_path / "none") is None
+
+
+def test_embedding_and_output_head_are_told_apart_from_the_rest(tmp_path: Path) -> None:
+    # 320 words x 64 numbers of two bytes, twice
+    assert vocabulary_bytes(write_tiny_llama(tmp_path / "llama")) == 2 * 320 * 64 * 2
+
+
+def test_files_that_do_not_tell_their_tensors_have_no_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    assert vocabulary_bytes(tmp_path) is None
+    assert vocabulary_bytes(tmp_path / "m.gguf") is None
+    assert vocabulary_bytes(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from reconciler.cli import fit
+from reconciler.domain import base
 from reconciler.views.schemas import schema
 from tests.e2e.site import Site
 from tests.gate.locks import lock_text
@@ -218,3 +220,25 @@ def test_wrong_usage_says_what_would_be_right(site: Site, arguments: tuple[str, 
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "range_"),
+    [
+        ("--memory-share", "1.5", "0 to 1"),
+        ("--memory-share", "nan", "0 to 1"),
+        ("--memory-gib", "inf", "0.001 to 1,000,000"),
+        ("--context", "1" + "0" * 30, "1 to 100,000,000"),
+        ("--context", "0", "1 to 100,000,000"),
+        ("--gpus", "1000000000", "1 to 64"),
+        ("--max-concurrency", "0", "1 to 1,000,000"),
+    ],
+)
+def test_a_number_out_of_range_is_told_in_our_words(site: Site, option: str, value: str, range_: str) -> None:
+    told = site.run("fit", "fitting", option, value, code=2).stderr
+    assert told.splitlines()[-1].startswith(f"Error: Invalid value for '{option}': ")
+    assert told.splitlines()[-1].endswith(f"is not a number from {range_}")
+
+
+def test_options_take_what_the_fields_take() -> None:
+    assert (fit.MOST_TOKENS, fit.MOST_PARTS) == (base.MOST_TOKENS, base.MOST_PARTS)

@@ -219,3 +219,39 @@ def test_a_commit_of_one_file_is_judged_as_that_commit_will_be(repository: Repos
     repository.git("commit", "--quiet", "-m", "only the name", "--", "cluster/cluster.yaml")
     with pytest.raises(AssertionError, match="gpus-range"):
         repository.git("commit", "--quiet", "-m", "all of it")
+
+
+@pytest.mark.parametrize("words", [("validate",), ("validate", "--format", "json"), ("--help",), ("schema", "model")])
+def test_a_result_that_cannot_be_written_is_said_and_is_no_fault_of_ours(
+    repository: Repository, words: tuple[str, ...]
+) -> None:
+    """`reconciler validate > FILE` on a full disk: the answer is lost, so the exit is not 0."""
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler", *words],
+            cwd=repository.top,
+            env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    told = "error: the result cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, f"{told}  fix: free space where the output goes, and run it again\n")
+
+
+def test_a_reader_that_has_had_enough_is_no_error(repository: Repository) -> None:
+    """`reconciler validate | head -0`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "reconciler", "validate"],
+        cwd=repository.top,
+        env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -35,9 +35,9 @@ def desired(address: str | None) -> Desired:
     [
         (None, f"n1 has no address in {FILE}"),
         ("http://10.0.0.1:7443", "plain http is for loopback only"),
-        ("unix:/nowhere/agent.sock", "refused the connection"),
-        ("http://127.0.0.1:9", "refused the connection"),
-        ("https://127.0.0.1:9", "refused the connection"),
+        ("unix:/nowhere/agent.sock", "unix:/nowhere/agent.sock is no socket: no agent listens there"),
+        ("http://127.0.0.1:9", "http://127.0.0.1:9 refused the connection: nothing listens there"),
+        ("https://127.0.0.1:9", "refused the connection: nothing listens there"),
     ],
 )
 async def test_a_node_that_cannot_be_reached_says_why(tmp_path: Path, address: str | None, said: str) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from jsonschema import Draft202012Validator
 
 from reconciler.controller.aim import Aim
 from reconciler.controller.timetable import timetable
 from reconciler.domain.assignment import Holder
 from reconciler.domain.observed import LoadTime, ReplicaState
+from reconciler.planning.planner import plan
+from reconciler.views.plan import plan_json
+from reconciler.views.schemas import schema
 from reconciler.views.timetable import timetable_lines
-from tests.builders import a_desired, a_model, a_node, a_replica, heard, lost, observation
+from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation
 from tests.conftest import compare
 
 if TYPE_CHECKING:
@@ -69,3 +75,13 @@ def test_a_silent_node_is_heard_out_first(tmp_path: Path) -> None:
 def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
     model = a_model(replicas=1)
     assert simulated(model, observation(heard(N1, a_replica(model, 0, "n1", [0]))), tmp_path) == ()
+
+
+def test_the_timetable_in_json_is_as_published(tmp_path: Path) -> None:
+    model, observed = a_model(replicas=2), two_serve()
+    desired = a_desired([model], [N1])
+    made = plan(desired, observed, (), NOON, commit="9c2f4e1", tree="t1").plan
+    told = json.loads(plan_json(made.model_copy(update={"timetable": simulated(model, observed, tmp_path)})))
+    Draft202012Validator(schema("plan")).validate(told)
+    first = told["timetable"][0]
+    assert (first["seconds"], first["replica"], first["event"], first["serving"]) == (0.0, "m/0", "starts", 2)

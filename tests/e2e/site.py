@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from jsonschema import Draft202012Validator
 
+from reconciler.views.schemas import schema
 from tests.tiny_gguf import write_tiny_gguf
 
 if TYPE_CHECKING:
@@ -139,11 +141,15 @@ class Site:
         return self.run("apply", "--auto-approve", code=code).stdout
 
     def plan(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.run("plan", "--format", "json").stdout)
-        return answer
+        return self.answer("plan")
 
     def status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.run("status", "--format", "json").stdout)
+        return self.answer("status")
+
+    def answer(self, command: str, *words: str) -> dict[str, Any]:
+        """What a command prints as JSON, which is as its published schema says."""
+        answer: dict[str, Any] = json.loads(self.run(command, *words, "--format", "json").stdout)
+        Draft202012Validator(schema(command)).validate(answer)
         return answer
 
     def replicas(self) -> list[dict[str, Any]]:

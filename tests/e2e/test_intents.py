@@ -30,6 +30,18 @@ def ids(site: Site) -> list[str]:
     return [each["id"] for each in site.replicas()]
 
 
+def said(site: Site, model: str, kind: str, reason: str) -> None:
+    """An intent stands in `status` and `why`, for people and programs, with who said it, why and until when."""
+    for answer in (site.status(), site.answer("why", model)):
+        (intent,) = (each for each in answer["intents"] if each["kind"] == kind and each["reason"] == reason)
+        assert intent["author"]
+        assert intent["created_at"]
+        for text in (site.run("status").stdout, site.run("why", model).stdout):
+            (line,) = (each for each in text.splitlines() if each.endswith(f": {reason}"))
+            assert f"said by {intent['author']} " in line
+            assert (" until " in line) == (intent["expires_at"] is not None)
+
+
 def test_a_suspended_model_changes_nothing_until_it_is_resumed(site: Site) -> None:
     site.model(context=256)
     site.commit()
@@ -37,8 +49,8 @@ def test_a_suspended_model_changes_nothing_until_it_is_resumed(site: Site) -> No
     before = ids(site)
     site.model(context=512)
     site.commit("longer context")
-    said = site.run("suspend", "tiny", "--for", "2h", "--reason", "the vendor looks at it").stdout
-    assert "reconciler resume tiny" in said
+    told = site.run("suspend", "tiny", "--for", "2h", "--reason", "the vendor looks at it").stdout
+    assert "reconciler resume tiny" in told
     assert {(each["action"], each["reason"]) for each in site.plan()["changes"]} == {("none", "suspended")}
     site.apply()
     assert ids(site) == before
@@ -46,7 +58,7 @@ def test_a_suspended_model_changes_nothing_until_it_is_resumed(site: Site) -> No
     (intent,) = site.status()["intents"]
     assert (intent["kind"], intent["model"], intent["reason"]) == ("suspend", "tiny", "the vendor looks at it")
     assert intent["expires_at"] > intent["created_at"]
-    assert "the vendor looks at it" in site.run("status").stdout
+    said(site, "tiny", "suspend", "the vendor looks at it")
     site.run("resume", "tiny")
     assert site.status()["intents"] == []
     site.apply()
@@ -61,6 +73,7 @@ def test_a_restart_replaces_once(site: Site) -> None:
     site.run("restart", "--model", "tiny", "--reason", "it leaks")
     (change,) = site.plan()["changes"]
     assert (change["action"], change["reason"]) == ("replace", "restart")
+    said(site, "tiny", "restart", "it leaks")
     site.apply()
     after = ids(site)
     assert after != before
@@ -75,8 +88,9 @@ def test_run_launches_what_failed_again_when_a_person_says_retry(site: Site) -> 
     with interrupting(site.start("run")):
         wait_until(lambda: of(site, "tiny")["state"] == "stalled", 60, "the launch without weights has failed")
         away.rename(site.weights)
-        site.run("retry", "tiny")
+        site.run("retry", "tiny", "--reason", "the weights are there")
         wait_until(lambda: of(site, "tiny")["ready"] == 1, 60, "it is served after the retry")
+    said(site, "tiny", "retry", "the weights are there")
 
 
 def test_what_is_over_a_limit_waits_for_the_digest_it_prints(site: Site) -> None:
@@ -97,6 +111,7 @@ def test_what_is_over_a_limit_waits_for_the_digest_it_prints(site: Site) -> None
     site.run("approve", "00000000")
     site.apply(code=6)
     site.run("approve", block["digest"], "--reason", "they have moved")
+    said(site, "other", "approve", "they have moved")
     site.apply()
     assert [each.partition("@")[0] for each in ids(site)] == ["tiny/0"]
     assert [each["digest"] for each in site.status()["intents"]] == ["00000000"]

@@ -103,6 +103,10 @@ class Pair:
     def parts(self) -> list[dict[str, Any]]:
         return sorted(self.site.replicas(), key=lambda each: str(each["node"]))
 
+    def serves(self) -> bool:
+        """Whether every part is ready."""
+        return [each["state"] for each in self.parts()] == [ReplicaState.READY, ReplicaState.READY]
+
     def clear(self) -> list[str]:
         """End the agents, then what is left of engines; what should not have been there."""
         for agent in self.agents.values():
@@ -119,6 +123,10 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _is_new(pair: Pair, old: set[int]) -> bool:
+    return sorted(pair.ranks()) == [0, 1] and old.isdisjoint(each.pid for each in pair.ranks().values())
 
 
 @pytest.fixture
@@ -171,15 +179,30 @@ def test_each_node_runs_its_rank_and_they_stand_and_fall_together(pair: Pair) ->
     assert [(each["node"], each["state"]) for each in pair.parts()] == [(name, ReplicaState.READY) for name in NAMES]
 
     ranks[1].send_signal(SIGKILL)
-    wait_until(lambda: {each["state"] for each in pair.parts()} == {"failed"}, 30, "both parts have failed")
-    pair.site.apply()
+    old = {each.pid for each in ranks.values()}
+    wait_until(lambda: _is_new(pair, old), 120, "the agents have launched both again, with no reconciler there")
+    wait_until(pair.serves, 60, "they serve")
     again = pair.ranks()
-    assert sorted(again) == [0, 1]
-    assert {each.pid for each in again.values()}.isdisjoint({each.pid for each in ranks.values()})
+    assert [each["action"] for each in pair.site.plan()["changes"]] == ["none"]
 
     pair.agents["gpu-02"].kill()
     pair.agents["gpu-02"].communicate()
     pair.begin("gpu-02")
-    wait_until(lambda: [each["state"] for each in pair.parts()] == ["ready", "ready"], 30, "the rank is adopted")
+    wait_until(pair.serves, 30, "the rank is adopted")
     assert {each.pid for each in pair.ranks().values()} == {each.pid for each in again.values()}
+    pair.stop()
+
+
+def test_a_leader_that_goes_on_without_a_rank_is_launched_again_with_it_by_apply(pair: Pair) -> None:
+    """No agent knows that it hangs: it answers, and its own process runs."""
+    pair.model(further=", env: {STAND_IN_HANGS: yes}")
+    pair.site.apply()
+    ranks = pair.ranks()
+    ranks[1].send_signal(SIGKILL)
+    wait_until(lambda: [each["state"] for each in pair.parts()] == ["ready", "failed"], 30, "one part has failed")
+    pair.site.apply()
+    again = pair.ranks()
+    assert sorted(again) == [0, 1]
+    assert {each.pid for each in again.values()}.isdisjoint({each.pid for each in ranks.values()})
+    assert pair.serves()
     pair.stop()

@@ -1,8 +1,11 @@
 """A program that takes vLLM's command line and behaves as it does over several nodes, without computing anything.
 
 Rank 0 waits at `--master-addr` and `--master-port` for the other ranks, then answers on its own port. Another rank
-(`--headless`) answers nothing. As measured with vLLM 0.32: the leader ends when a rank is lost, and a rank does not end
-with its leader. Adapters are loaded and taken out as in vLLM, which refuses to load one that is there.
+(`--headless`) answers nothing. As measured with vLLM 0.32: a leader that has lost a rank goes on saying that it is well
+until the first request, which gets 500, and then it ends; and a rank does not end with its leader. Adapters are loaded
+and taken out as in vLLM, which refuses to load one that is there.
+
+With STAND_IN_HANGS in its environment such a leader answers requests all the same, and nobody can tell.
 """
 
 from __future__ import annotations
@@ -56,8 +59,16 @@ def join(asked: argparse.Namespace) -> socket.socket:
             again.wait(0.05)
 
 
-def end_when_lost(rank: socket.socket) -> None:
+LOST = threading.Event()
+
+
+def watch(rank: socket.socket) -> None:
     rank.recv(1)
+    if "STAND_IN_HANGS" not in os.environ:
+        LOST.set()
+
+
+def end() -> None:
     sys.stderr.write("RuntimeError: a rank of another node is gone\n")
     sys.stderr.flush()
     os._exit(1)
@@ -81,6 +92,9 @@ def serve(asked: argparse.Namespace) -> None:
                 return
             if self.path == "/v1/unload_lora_adapter":
                 del adapters[body["lora_name"]]
+            if LOST.is_set():
+                self.answer(b"{}", 500)
+                end()
             self.answer(json.dumps({"choices": [{"text": "a"}], "usage": {"completion_tokens": 1}}).encode())
 
         def answer(self, body: bytes, status: int = 200) -> None:
@@ -104,7 +118,7 @@ def main() -> None:
         threading.Event().wait()
         kept.close()
     for rank in meet(asked):
-        threading.Thread(target=end_when_lost, args=(rank,), daemon=True).start()
+        threading.Thread(target=watch, args=(rank,), daemon=True).start()
     serve(asked)
 
 

@@ -25,10 +25,10 @@ ON_CPUS = frozenset({Engine.LLAMACPP, Engine.VLLM})
 OVER_NODES = frozenset({Engine.VLLM, Engine.SGLANG, Engine.TRTLLM})
 TASKS: Mapping[Engine, Sequence[Task]] = {
     Engine.VLLM: (Task.GENERATE, Task.EMBED, Task.RERANK, Task.TRANSCRIBE),
-    Engine.SGLANG: (Task.GENERATE, Task.EMBED, Task.RERANK),
+    Engine.SGLANG: (Task.GENERATE, Task.EMBED, Task.RERANK, Task.TRANSCRIBE),
     Engine.TRTLLM: (Task.GENERATE,),
     Engine.LLAMACPP: (Task.GENERATE, Task.EMBED, Task.RERANK),
-    Engine.COMFYUI: (Task.IMAGE,),
+    Engine.COMFYUI: (Task.IMAGE, Task.GENERATE),
 }
 UNMARKED: Mapping[Engine, frozenset[str]] = {
     Engine.VLLM: frozenset({"--numa-bind", "--numa-bind-nodes"}),  # beside which memory: a profile may know better

@@ -46,4 +46,5 @@ CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "adapters-data-parallel": (a_declaration(gpus=2, data_parallel=2, adapters=ADAPTERS), {}),
     "embed": (a_declaration(task="embed", context=8192), {}),
     "rerank": (a_declaration(task="rerank", context=8192), {}),
+    "transcribe": (a_declaration(task="transcribe", context=448), {}),
 }

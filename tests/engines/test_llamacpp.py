@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden" / "llamacpp_commands.txt"
 REFUSED_HERE = frozenset({"cpu, projector"})
-"""Wants files that no test makes; its flag is looked up in `test_llama_server`."""
+"""Wants a projector, which no test makes: the program takes its flag and says so of the file it gets instead."""
 
 
 def llamacpp() -> EngineSupport:
@@ -144,6 +144,21 @@ def test_gpus_that_are_not_there_are_refused_and_not_replaced_by_the_cpu(
         assert failure.startswith(
             "llama-server sees no GPU CUDA0: it was built without CUDA, or fewer GPUs are visible"
         )
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program[-1].rpartition("/")[2])
+@pytest.mark.parametrize("name", sorted(REFUSED_HERE))
+def test_the_real_program_takes_the_flag_and_refuses_the_file(
+    tmp_path: Path, program: tuple[str, ...], name: str
+) -> None:
+    declaration = CASES[name]
+    launch = llamacpp().launch(declaration, a_site(declaration, weights(tmp_path, declaration), port=free_port()))
+    write_tiny_gguf(tmp_path / "mmproj.gguf", context=8192)
+    with started([*program, *launch.arguments], 0, tmp_path / "log") as engine:
+        assert engine.process.wait(20) == 1
+        failure = llamacpp().read_failure(engine.log())
+        assert failure is not None
+        assert failure.startswith("the multimodal projector")
 
 
 def test_every_slot_has_room_for_the_declared_context(tmp_path: Path) -> None:

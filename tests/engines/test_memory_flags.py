@@ -10,7 +10,9 @@ from reconciler.domain.lock import LockedSource, WeightFormat
 from reconciler.domain.model_spec import Engine, ModelSpec, Profile, Task
 from reconciler.engines.flags import flag_table, read_args
 from reconciler.engines.memory_flags import memory_ask, stored
+from reconciler.engines.registry import support
 from reconciler.sizing.memory_ask import LoraAsk, MemoryAsk, Stored
+from tests.engines import conformance
 
 GIB = 2**30
 
@@ -56,6 +58,8 @@ def test_yaml_fields_come_over_as_they_are() -> None:
         ("vllm", 8, {"data_parallel": 4}, 2, 8, 4),
         ("sglang", 8, {"data_parallel": 4}, 2, 2, 1),  # its ranks are engines of their own
         ("llamacpp", 4, {}, 1, 4, 1),  # layers are spread, matrices whole
+        ("vllm", 0, {"memory_gib": 8.0, "nodes": 2}, 2, 0, 1),  # on CPUs a node is one rank
+        ("vllm", 0, {"memory_gib": 8.0, "nodes": 2, "data_parallel": 2}, 1, 0, 2),
         ("trtllm", 8, {"pipeline_parallel": 2}, 4, 8, 1),
         ("vllm", 6, {"pipeline_parallel": 4}, 1, 6, 1),  # does not divide: refused elsewhere
         ("vllm", 0, {"memory_gib": 8.0}, 1, 0, 1),
@@ -125,6 +129,19 @@ def test_adapters_have_slots_as_wide_as_the_flag_or_the_widest_of_them(
     served = [{"name": name, "source": f"file:/{name}"} for name in ("one", "two")]
 
     assert asked("vllm", *args, adapters=adapters, model={"adapters": served}).lora == slots
+
+
+@pytest.mark.parametrize(("engine", "flag"), [("vllm", "--max-loras"), ("sglang", "--max-loras-per-batch")])
+def test_sizing_counts_as_many_slots_as_the_launch_asks_for(engine: str, flag: str) -> None:
+    served = [{"name": name, "source": f"file:/{name}"} for name in ("a", "b", "c")]
+    counted = asked(engine, model={"adapters": served}, adapters=(None, None, None)).lora
+    declaration = conformance.a_declaration(Engine(engine), adapters=served)
+    module = support(Engine(engine))
+    assert module is not None
+    words = module.launch(declaration, conformance.a_site(declaration)).arguments
+    assert counted is not None
+    assert counted.slots == int(words[words.index(flag) + 1])
+    assert counted.slots == (4 if engine == "sglang" else 3), "SGLang's requests without an adapter hold one"
 
 
 def test_without_adapters_there_are_no_slots() -> None:

@@ -1,6 +1,8 @@
 """TensorRT-LLM's command lines and options files: pinned as golden files, held against the flag tables.
 
-The program does not install without its GPUs, so no golden was parsed by it, and each says so.
+The program does not install without its GPUs, so no golden was parsed by it, and each says so. What comes nearest:
+click, on which it is built, given the options that the project's own reference of its command line has (1.4), or that
+its source declares (1.2).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from reconciler.engines.registry import support
 from tests.conftest import compare
 from tests.engines.conformance import a_site
 from tests.engines.shown import shown, words
+from tests.engines.test_flag_parsers import click_of
 from tests.engines.trtllm_cases import CASES, OLD, RECENT, a_declaration
 
 if TYPE_CHECKING:
@@ -57,6 +60,17 @@ def test_our_own_table_takes_every_command_line(name: str) -> None:
     found = launch(name)
     read = read_args(flag_table(Engine.TRTLLM, CASES[name][0].version), words(shown("trtllm-serve", found))[BEFORE:])
     assert read.problems == ()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_click_takes_every_command_line_and_reads_what_was_meant(name: str) -> None:
+    declaration, found = CASES[name][0], launch(name)
+    table = flag_table(Engine.TRTLLM, declaration.version)
+    values = click_of(table).make_context("serve", words(shown("trtllm-serve", found))[BEFORE - 1 :]).params
+    ranks = values["tensor_parallel_size"] * values["pipeline_parallel_size"]
+    assert ranks == declaration.gpus == values["gpus_per_node"]
+    assert values["max_seq_len"] == declaration.context
+    assert values["model"] == "/weights/m"
 
 
 def test_every_golden_is_of_a_case() -> None:

@@ -19,7 +19,7 @@ ADAPTERS = [{"name": "sql", "source": "file:/weights/sql"}, {"name": "chat", "so
 def a_declaration(**fields: Any) -> Declaration:
     """One H100, a context of 32,768 tokens."""
     on_cpu = fields.pop("on_cpu", False)
-    where = {"memory_gib": 8.0, "cpu_cores": 4} if on_cpu else {"gpu_class": "h100-80gb", "gpus": 1}
+    where: dict[str, Any] = {"memory_gib": 8.0, "cpu_cores": 4} if on_cpu else {"gpu_class": "h100-80gb", "gpus": 1}
     usual = {"model": "llama-70b", "engine": Engine.VLLM, "source": "file:/weights/llama", "context": 32768}
     return Declaration.model_validate(usual | where | fields)
 
@@ -64,7 +64,7 @@ CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "embed": (a_declaration(task="embed", context=8192), {}),
     "rerank": (a_declaration(task="rerank", context=8192), {}),
     "transcribe": (a_declaration(task="transcribe", context=448), {}),
-    "cpu": (a_declaration(on_cpu=True, context=4096), {"weight_bytes": 2 * GIB}),
+    "cpu": (a_declaration(on_cpu=True, context=4096), {"weight_bytes": 2 * GIB, "vocabulary_bytes": GIB // 2}),
     "cpu-cores-dealt-out": (a_declaration(on_cpu=True, context=4096), {"cores": (2, 3, 4, 5)}),
     "cpu-tensor-parallel-2": (a_declaration(on_cpu=True, context=4096, gpus=2), {"weight_bytes": 2 * GIB}),
     "cpu-adapters": (a_declaration(on_cpu=True, context=4096, adapters=ADAPTERS), {}),

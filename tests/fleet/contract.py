@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,7 @@ from reconciler.agent.local import ensure_agent, socket_path, stop_agent
 from reconciler.agent.lock import lock_holder
 from reconciler.domain.assignment import Assignment, ClaimRequest, Entry, RunEntry, StopEntry
 from reconciler.domain.observed import ReplicaState
+from reconciler.domain.placement import Placement, Shard, replica_id
 from reconciler.fleet.http import Endpoint, HttpFleet
 from reconciler.fleet.simulated import SimulatedFleet, SimulatedNodes
 from reconciler.fleet.simulated_engine import Course
@@ -152,9 +154,18 @@ class Talk:
         self.epoch = granted.epoch
         return granted.epoch
 
-    def entry(self, ordinal: int = 0, *, fails: bool = False, attempt: int = 0, context: int = 256) -> RunEntry:
+    def entry(self, ordinal: int = 0, *, fails: bool = False, context: int = 256, **fields: Any) -> RunEntry:
         source = MISSING if fails else self.side.weights
-        return run_entry(ordinal, source=source, node=NODE, attempt=attempt, context=context)
+        return run_entry(ordinal, source=source, node=NODE, context=context, **fields)
+
+    def part(self, ordinal: int) -> RunEntry:
+        """One of two parts: this node's leads, the other is nowhere."""
+        alone = self.entry(ordinal)
+        shards = (*alone.placement.shards, Shard(node="nowhere", gpus=()))
+        id_ = replica_id(alone.model, ordinal, alone.digest, None, None, shards)
+        placed = {"id": id_, "placement": Placement(id=id_, shards=shards)}
+        met = {"addresses": ("127.0.0.1", "127.0.0.2"), "port": 18_000 + 16 * ((2 * os.getpid() + ordinal) % 125)}
+        return alone.model_copy(update={**placed, **met})
 
     def assignment(self, *entries: Entry, generation: int | None = None, node: str = NODE) -> Assignment:
         if generation is None:

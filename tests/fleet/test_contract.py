@@ -10,64 +10,14 @@ import pytest
 
 from reconciler.domain.observed import ReplicaState
 from reconciler.errors import AssignmentRefused, ClaimRefused, NodeUnreachable
-from reconciler.fleet.virtual_clock import VirtualLoop
 from tests.agent.entries import run_entry
-from tests.fleet.contract import (
-    AT_ONCE,
-    MISSING,
-    RealSide,
-    SimulatedSide,
-    at_once,
-    real_config,
-    start_real,
-    stop_real,
-    talking,
-)
+from tests.fleet.contract import AT_ONCE, MISSING, at_once
 from tests.fleet.real_agent import NODE
-from tests.tiny_gguf import write_tiny_gguf
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-    from typing import Any
-
-    from tests.fleet.contract import Side, Talk
+    from tests.fleet.contract import Talk
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["http", "simulated"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def anyio_backend(kind: str) -> Any:
-    return "asyncio" if kind == "http" else ("asyncio", {"loop_factory": VirtualLoop})
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state directory of one agent, which all tests of this file share."""
-    state = tmp_path_factory.mktemp("a")
-    write_tiny_gguf(state / "tiny.gguf")
-    start_real(state)
-    yield state
-    stop_real(state)
-
-
-@pytest.fixture
-def side(kind: str, request: pytest.FixtureRequest) -> Side:
-    if kind == "simulated":
-        return SimulatedSide()
-    state: Path = request.getfixturevalue("machine")
-    return RealSide(start_real(state), real_config(state), state / "tiny.gguf")
-
-
-@pytest.fixture
-async def talk(side: Side, request: pytest.FixtureRequest) -> AsyncIterator[Talk]:
-    async with talking(side, request.node.originalname) as found:
-        yield found
 
 
 async def refused(talk: Talk) -> bool:

@@ -29,8 +29,9 @@ def there() -> Iterator[Provider]:
         yield running
 
 
-def a_model(url: str, name: str = "gpt", *, key: bool = True, **fields: Any) -> ModelSpec:
+def a_model(url: str, name: str = "gpt", *, key: bool = True, there_as: str | None = None, **fields: Any) -> ModelSpec:
     external = {"url": url} | ({"api_key_env": "PROVIDER_KEY"} if key else {})
+    external |= {} if there_as is None else {"model": there_as}
     return ModelSpec.model_validate({"name": name, "external": external} | fields)
 
 
@@ -151,6 +152,24 @@ def test_a_few_names_are_told_whole_and_none_as_none(there: Provider) -> None:
     assert answer(f"{there.url}/v1")[1] == f"{there.netloc} does not list gpt; it lists llama"
     there.serves(key=KEY)
     assert answer(f"{there.url}/v1") == (ExternalVerdict.WRONG_NAME, f"{there.netloc} lists no model, so not gpt")
+
+
+def test_a_model_that_has_another_name_there_is_looked_for_under_that_name_alone(there: Provider) -> None:
+    there.serves("gpt", "meta-llama/Llama-3.3-70B-Instruct", key=KEY)
+    name = "meta-llama/Llama-3.3-70B-Instruct"
+    told = answer(f"{there.url}/v1", name="llama", there_as=name)
+    assert told == (ExternalVerdict.REACHABLE, f"served by {there.netloc} as {name}")
+    verdict, message = answer(f"{there.url}/v1", name="gpt", there_as="meta-llama/Llama-3.1-8B")
+    assert verdict is ExternalVerdict.WRONG_NAME, "its own name is another model there"
+    assert message == f"{there.netloc} does not list meta-llama/Llama-3.1-8B; it lists {name}, gpt"
+
+
+def test_models_behind_one_address_are_asked_about_once_whatever_they_are_called_there(there: Provider) -> None:
+    there.serves("org/a", "org/b:free", key=KEY)
+    there_as = {"a": "org/a", "b": "org/b:free", "c": "org/c"}
+    answers = ask(*(a_model(f"{there.url}/v1", name, there_as=remote) for name, remote in there_as.items()))
+    assert [answers[name].is_ready for name in there_as] == [True, True, False]
+    assert len(there.asked) == 1
 
 
 # --- the key ---
@@ -286,7 +305,7 @@ def test_a_closed_port() -> None:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refused, and nobody else's meanwhile
         netloc = f"127.0.0.1:{taken.getsockname()[1]}"
         told = answer(f"http://{netloc}/v1")
-    assert told == (ExternalVerdict.UNREACHABLE, f"{netloc} cannot be connected to")
+    assert told == (ExternalVerdict.UNREACHABLE, f"{netloc} refused the connection: nothing listens there")
 
 
 def test_https_to_a_server_that_speaks_http(there: Provider) -> None:

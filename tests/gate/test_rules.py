@@ -33,7 +33,7 @@ NOW = {
         *("unknown-class", "node-too-small", "gpus-range", "single-gpu-engine", "cpu-profile", "mig", "unsupported"),
         *("overcommitted", "mixed-cards", "fabric"),
     },
-    "rollout": {"no-surge-room", "outage", "limits"},
+    "rollout": {"no-surge-room", "outage", "limits", "no-scaler"},
     "refs": {"fallback-missing", "fallback-cycle", "adapter-duplicate", "adapter-architecture", "alias-collision"},
     "yaml": {
         *("syntax", "duplicate-key", "unknown-field", "type", "empty", "alias", "directive", "tag", "too-large"),
@@ -107,7 +107,7 @@ def test_the_banned_words_are_found(text: str) -> None:
     assert banned_words(text)
 
 
-PLANNED = {"rollout/failed", "rollout/protected", "rollout/nodes-vanished"}
+PLANNED = {"rollout/failed", "rollout/protected", "rollout/nodes-vanished", "rollout/not-heard"}
 """What the planner finds with the fleet before it; only its words are here."""
 
 

@@ -84,3 +84,13 @@ def test_nodes_with_room_on_different_fabrics_are_no_room() -> None:
     room = build_room(nodes, [stock(desired, each) for each in seen], FLEET, lambda _: (0.0, 0))
     shortage = refuse(room, demands(desired, spec)).shortage
     assert shortage == "2 nodes have 4 h100-80gb free, and no 2 of them on one fabric"
+
+
+def test_where_every_node_of_the_class_is_closed_none_is_said_to_be_full() -> None:
+    spec = a_model(gpus=1)
+    nodes = [a_node("n1", gpus=2, drain=True), a_node("n2", gpus=2)]
+    desired = a_desired([spec], nodes)
+    room = build_room(nodes, [stock(desired, heard(nodes[0]))], FLEET, lambda _: (0.0, 0))
+    refusal = refuse(room, demands(desired, spec))
+    assert refusal.shortage == "no node with h100-80gb takes new replicas (n1 is drained, n2 does not answer)"
+    assert refusal.hint == "bring one of them back into service, or add a node"

@@ -84,7 +84,7 @@ class Case:
     intents: tuple[Intent, ...]
     only: str | None
     fails: tuple[str, ...]
-    """Slots whose launches fail in the course, perhaps only with one `context` or number of `gpus`."""
+    """Slots whose launches fail in the course, perhaps only with one `context`, number of `gpus` or `on` one node."""
 
     def decide(self, observed: Observation, roster: Roster | None = None, seconds: float = 0.0) -> Decision:
         """Plan so long after noon, and hold the plan against the linter; `roster` is what earlier passes left."""
@@ -142,7 +142,8 @@ def _intent(kind: str, *, made: float = 0, lasts: float | None = None, **fields:
 
 def _lost(node: Node, replicas: Sequence[ObservedReplica], raw: dict[str, Any]) -> UnreachableNode:
     silent_for = timedelta(seconds=raw["silent_for"]) if "silent_for" in raw else None
-    return lost(node, *replicas).model_copy(update={"silent_for": silent_for})
+    last = {"last": None} if raw.get("never_heard") else {}
+    return lost(node, *replicas).model_copy(update={"silent_for": silent_for, **last})
 
 
 def _listed(raw: dict[str, Any]) -> Node:
@@ -203,6 +204,7 @@ def _ending(case: Case, simulation: Simulation, decision: Decision, roster: Rost
 def _failure(case: Case, entry: RunEntry) -> str | None:
     slot, declared = f"{entry.model}/{entry.ordinal}", entry.declaration
     named = {slot, f"{slot} context {declared.context}", f"{slot} gpus {declared.gpus}"}
+    named |= {f"{slot} on {node}" for node in entry.placement.nodes}
     return "out of memory" if named & set(case.fails) else None
 
 
@@ -223,6 +225,9 @@ def _node(desired: Desired, name: str, raw: dict[str, Any], models: dict[str, An
         gpus = tuple(gpu.model_copy(update={"used_mib": raw["used_mib"].get(gpu.index, 0)}) for gpu in gpus)
     if "silent_gpus" in raw:
         gpus = tuple(gpu.model_copy(update={"answers": gpu.index not in raw["silent_gpus"]}) for gpu in gpus)
+    gpus = tuple(gpu for gpu in gpus if gpu.index not in raw.get("lost_gpus", ()))
+    if "gpu_class" in raw:
+        gpus = tuple(gpu.model_copy(update={"gpu_class": raw["gpu_class"]}) for gpu in gpus)
     if "engines" in raw:
         fields["engines"] = tuple(raw["engines"])
     if "foreign" in raw:

@@ -11,6 +11,7 @@ from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import replica_id
 from reconciler.domain.plan import Action
 from tests.planning.lint_guards import LEAVING, guards, preempted, preemptions
+from tests.planning.lint_starts import starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 RULES = {
     *("rollout/failed", "rollout/no-surge-room", "rollout/limits", "rollout/protected", "rollout/nodes-vanished"),
-    "inventory/overcommitted",
+    *("inventory/overcommitted", "rollout/not-heard"),
 }
 
 
@@ -38,6 +39,7 @@ def lint(
     found = [*_slots(desired, observed, decision, only), *_floors(desired, observed, decision)]
     found += [*_budgets(desired, observed, decision), *_pairs(desired, observed, decision)]
     found += [*guards(desired, observed, decision, intents), *preemptions(desired, observed, decision)]
+    found += starts(desired, observed, decision)
     for change in decision.plan.changes:
         found += _change(change)
     found += [f"{each.rule} is no rule" for each in decision.plan.blocked if each.rule not in RULES]
@@ -127,8 +129,9 @@ def _kept(node: ReachableNode, entry: RunEntry, held: ObservedReplica) -> Iterat
         yield f"{node.name} changes {entry.id} under its feet"
     elif entry.declaration != held.entry.declaration and entry.attempt == held.entry.attempt:
         return  # only its adapters are others
-    is_part = len(entry.placement.shards) > 1  # of one that failed elsewhere
-    if (held.state is not ReplicaState.FAILED and not is_part) or entry.attempt != held.entry.attempt + 1:
+    is_part = len(entry.placement.shards) > 1  # of one that failed elsewhere, and out of reach it may have missed some
+    is_next = held.state is ReplicaState.FAILED and entry.attempt == held.entry.attempt + 1
+    if not (is_next or (is_part and entry.attempt > held.entry.attempt)):
         yield f"{node.name} launches {entry.id} again though it has not failed"
 
 

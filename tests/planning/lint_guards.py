@@ -28,11 +28,6 @@ def guards(desired: Desired, observed: Observation, decision: Decision, intents:
     suspended |= {each.model for each in intents if each.kind == "suspend" and each.model}
     held = {replica.id: replica for _, replica in observed.replicas()}
     approved = {each.digest for each in intents if each.kind == "approve"}
-    failed = {
-        (launch.model, launch.ordinal, launch.digest, launch.retry)
-        for node in observed.reachable
-        for launch in node.failed_launches
-    }
     stopped: dict[str, int] = defaultdict(int)
     for orders in decision.orders.values():
         for entry in orders.entries:
@@ -42,10 +37,6 @@ def guards(desired: Desired, observed: Observation, decision: Decision, intents:
             is_stop = isinstance(entry, StopEntry) and known is not None and known.state not in LEAVING
             if model in suspended and (is_fresh or is_stop):
                 yield f"{entry.id} changes though {model} is suspended"
-            if isinstance(entry, RunEntry) and is_fresh:
-                again = (entry.model, entry.ordinal, entry.digest, entry.retry)
-                if again in failed:
-                    yield f"{entry.id} is launched again under the same retry, and it failed"
             if is_stop and model not in desired.model_by_name:
                 stopped[model] += 1
     if not stopped:

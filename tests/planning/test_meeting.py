@@ -9,6 +9,7 @@ from reconciler.domain.assignment import RunEntry
 from reconciler.domain.port_blocks import PORT_BLOCK, PortRange, free_block
 from reconciler.planning.planner import plan
 from tests.builders import a_desired, a_model, a_node, heard, observation
+from tests.simulation import Simulation
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -34,7 +35,12 @@ def test_every_node_is_told_the_addresses_of_all_and_one_block_of_ports() -> Non
 
 
 def test_replicas_on_the_same_nodes_get_blocks_of_their_own() -> None:
-    told = {each.id: each.port for each in entries(models=40)}
+    nodes = [a_node("gpu-01", gpus=40), a_node("gpu-02", gpus=40)]
+    desired = a_desired([a_model(f"m{number:02}", gpus=1, profile={"nodes": 2}) for number in range(40)], nodes)
+    simulation = Simulation.of(observation(*(heard(node) for node in nodes)))
+    while simulation.obey(plan(desired, simulation.observe(), (), NOW)):  # a few start at a time
+        simulation.pass_time()
+    told = {replica.id: replica.entry.port for _, replica in simulation.observe().replicas()}
     ports = sorted(port for port in told.values() if port is not None)
     assert len(ports) == 40
     assert all(after - before >= PORT_BLOCK for before, after in itertools.pairwise(ports))

@@ -15,9 +15,10 @@ from ruamel.yaml import YAML
 
 from reconciler.domain.plan import Reason
 from reconciler.placement.demand import demands
+from reconciler.planning.kept import Kept
 from reconciler.planning.planner import plan
 from reconciler.planning.unblocking import Case, candidates
-from reconciler.planning.ways_out import SHOWN, NoGate
+from reconciler.planning.ways_out import SHOWN, NoGate, is_placeless
 from reconciler.planning.why import why
 from reconciler.views.why import why_text
 from tests.builders import NOON
@@ -72,6 +73,26 @@ def test_what_is_said_to_work_does_when_it_is_done(path: Path) -> None:
         after = plan(then.desired, then.observed, then.intents, NOON).plan
         assert {each.model for each in after.blocked} <= {each.model for each in before.blocked} - {model}
     assert len(working) <= SHOWN
+
+
+@settings(max_examples=25)
+@given(fleets())
+def test_what_is_said_of_a_trial_holds_when_everything_is_planned(fleet: Fleet) -> None:
+    """A trial leaves out models at rest; with every model planned its answer is the same."""
+    case, kept = Case(fleet.desired, fleet.observed, fleet.intents, NOON), Kept()
+    before = plan(case.desired, case.observed, case.intents, NOON, kept=kept).plan
+    for spec in fleet.desired.models:
+        blocked = [each for each in before.blocked if each.model in {None, spec.name}]
+        tried = {each.words: each.case for each in candidates(case, spec.name, demands(fleet.desired, spec), blocked)}
+        for way in why(case, spec.name, NoGate()).unblock:
+            then = tried[way.change]
+            after = plan(then.desired, then.observed, then.intents, NOON).plan
+            assert plan(then.desired, then.observed, then.intents, NOON, kept=kept).plan == after
+            placeless = [each for each in after.changes if each.model == spec.name and is_placeless(each)]
+            worse = {(each.model, each.rule) for each in after.blocked} - {
+                (each.model, each.rule) for each in before.blocked
+            }
+            assert not way.works or (not placeless and not worse), way
 
 
 @settings(max_examples=25)

@@ -37,7 +37,7 @@ adapters: {adapters}
 scaling: {{min: {replicas}}}
 profiles:
   - {{name: cpu, engine: vllm, memory_gib: 3, cpu_cores: 1, max_concurrency: 4, args: [--enforce-eager]}}
-rollout: {{min_ready: 0s, withdraw_delay: 5s, drain_timeout: 5m, ready_timeout: 5m}}
+rollout: {{min_ready: 0s, withdraw_delay: 5s, drain_timeout: 5m, ready_timeout: 10m}}
 """
 
 STREAM = 4_000

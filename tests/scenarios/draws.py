@@ -15,7 +15,7 @@ names = st.sampled_from(["a", "b"])
 nodes = st.sampled_from(sorted(NODES))
 TIMES = {"ready_timeout": "40s", "drain_timeout": "10s", "withdraw_delay": "2s"}
 policies = st.builds(
-    lambda way, min_ready: {**TIMES, **way, "min_ready": min_ready},
+    lambda way, min_ready, bake: {**TIMES, **way, "min_ready": min_ready, "bake": bake},
     st.sampled_from(
         [
             {"strategy": "surge"},
@@ -27,12 +27,21 @@ policies = st.builds(
         ]
     ),
     st.sampled_from(["0s", "5s"]),
+    st.sampled_from(["0s", "0s", "0s", "20s"]),
+)
+plain_counts = st.sampled_from([0, 1, 2, 2, 3]).map(lambda low: {"min": low})
+counts = st.one_of(
+    *[plain_counts] * 3,
+    st.just({"min": 0, "max": 1, "idle_timeout": "1m"}),
+    st.sampled_from([1, 2]).map(lambda low: {"min": low, "max": 3, "target": 8}),
 )
 specs = st.fixed_dictionaries(
     {
-        "replicas": st.sampled_from([0, 1, 2, 2, 3]),
+        "scaling": counts,
         "gpus": st.sampled_from([1, 1, 1, 2]),
+        "profile": st.sampled_from([{}, {}, {}, {}, {"nodes": 2}]),
         "context": st.sampled_from([1024, 2048, 4096]),
+        "class": st.sampled_from([None, None, "critical", "opportunistic"]),
         "rollout": policies,
     }
 )
@@ -45,6 +54,7 @@ courses = st.sampled_from(
         Course(load_seconds=70.0, exit_seconds=1.0, frees_seconds=15.0),
         Course(load_seconds=3.0, failure="out of memory", exit_seconds=1.0),
         Course(load_seconds=inf, silent=True, exit_seconds=1.0),
+        Course(load_seconds=8.0, exit_seconds=1.0, notices_seconds=inf),
     ]
 )
 WELL = Course(load_seconds=8.0, drain_seconds=1.0, exit_seconds=1.0)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import SourceError
 from reconciler.sources.tree import CommitInfo, FileKind, Tree, TreeFile
-from tests.builders import FLEET, H100, NOON, SOURCE
+from tests.builders import FLEET, H100, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from pathlib import Path
 
 NODE_SHAPE = {"gpus": 4, "gpu_class": H100, "memory_gib": 1024, "cpu_cores": 96}
@@ -30,13 +30,13 @@ class History:
     broken: str | None = None
     """Why git cannot be read at the moment."""
 
-    def commit(self, subject: str) -> str:
-        """Commit the files as they are; the commit's id."""
+    def commit(self, subject: str, at: datetime) -> str:
+        """Commit the files as they are, at this time of the author's clock; the commit's id."""
         entries = tuple(
             TreeFile(path, FileKind.FILE, text.encode(), len(text)) for path, text in sorted(self.files.items())
         )
         sha = f"{len(self.trees) + 1:07d}".ljust(40, "0")
-        info = CommitInfo(sha, subject, "a. author", NOON + timedelta(seconds=len(self.trees)))
+        info = CommitInfo(sha, subject, "a. author", at)
         self.trees.append(Tree(entries, "cluster", info, f"tree-{sha[:7]}"))
         self.at = len(self.trees) - 1
         return sha
@@ -67,14 +67,14 @@ def fleet_file(**fields: Any) -> str:
     return json.dumps({"name": FLEET} | fields)
 
 
-def pool_file(nodes: Mapping[str, Mapping[str, Any]]) -> str:
+def pool_file(nodes: Mapping[str, Mapping[str, Any]], pool: str = "pool") -> str:
     """nodes/pool.yaml from `{n1: {gpus: 4}}`."""
-    return json.dumps({"pool": "pool", "nodes": [_node(name, each or {}) for name, each in nodes.items()]})
+    return json.dumps({"pool": pool, "nodes": [_node(name, each or {}) for name, each in nodes.items()]})
 
 
 def _node(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     shape: dict[str, Any] = {**NODE_SHAPE, **given}
-    gpus, gpu_class = shape.pop("gpus"), shape.pop("gpu_class")
+    gpus, gpu_class, _ = shape.pop("gpus"), shape.pop("gpu_class"), shape.pop("installed", None)
     node = {"name": name, "address": f"https://{name}.internal:7443"} | shape
     return node | ({"gpus": {"class": gpu_class, "count": gpus}} if gpus else {})
 

@@ -7,40 +7,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
+from reconciler.domain.intent import IntentKind
+from reconciler.domain.model_spec import Engine
 from reconciler.domain.observed import ForeignProcess, ReplicaState
 from reconciler.fleet.simulated import Link
 from reconciler.fleet.simulated_engine import Course, EngineProcess
 from reconciler.fleet.simulated_replica import SimulatedReplica
-from reconciler.planning.status import status
 from tests.builders import a_model, an_entry, uuid
 from tests.scenarios.history import fleet_file, model_file, pool_file
-from tests.scenarios.rehearsal import Rehearsal, Rule, opened
+from tests.scenarios.rehearsal import Rehearsal, opened
+from tests.scenarios.transcript import ending, in_order
+from tests.scenarios.words import rule, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
 KEYS = frozenset(["story", "peers", "fleet", "nodes", "models", "engines", "events", "until", "restless"])
-COURSE = {
-    "load": "load_seconds",
-    "fails": "failure",
-    "silent": "silent",
-    "drain": "drain_seconds",
-    "exit": "exit_seconds",
-    "frees": "frees_seconds",
-}
-
-
-def seconds(text: str) -> float:
-    """`1:40` is 100."""
-    minutes, _, rest = str(text).rpartition(":")
-    return int(minutes or 0) * 60 + int(rest)
 
 
 @dataclass
@@ -105,9 +92,10 @@ class Script:
         self.stage.write("from now on launches go otherwise")
 
     def kill(self, slot: str, event: Mapping[str, Any]) -> None:
-        self._tell(f"{slot}: its engine dies")
+        self._tell(f"{slot}: its engine dies" + (f" on {event['on']}" if "on" in event else ""))
         words = event.get("words", "killed by signal 9")
-        for replica in self._running(slot)[: 1 if event.get("one_part") else None]:
+        running = [each for each in self._running(slot) if self._is_on(each, event.get("on"))]
+        for replica in running[: 1 if event.get("one_part") else None]:
             assert replica.process is not None
             replica.process.end(self.stage.nodes.now, words)
         self._look()
@@ -125,6 +113,27 @@ class Script:
             assert replica.process is not None
             replica.process.mute_since = None
         self._look()
+
+    def ask(self, slot: str, event: Mapping[str, Any]) -> None:
+        """Requests that end after `lasts`."""
+        self._tell(f"somebody asks {slot} for {event['lasts']}")
+        for replica in self._running(slot):
+            assert replica.process is not None
+            replica.process.busy_until = self.stage.nodes.now + seconds(event["lasts"])
+        self._look()
+
+    # People.
+
+    def say(self, kind: str, event: Mapping[str, Any]) -> None:
+        """What `reconciler retry m` and its like leave behind."""
+        lasts, about = event.get("lasts"), event.get("model") or event.get("digest")
+        self._tell(" ".join(["ada says:", kind, *([about] if about else []), *([f"for {lasts}"] if lasts else [])]))
+        until = None if lasts is None else seconds(lasts)
+        self.stage.say(IntentKind(kind), event.get("model"), digest=event.get("digest"), lasts=until)
+
+    def take_back(self, kind: str, _event: Mapping[str, Any]) -> None:
+        self._tell(f"ada takes back what she said: {kind}")
+        self.stage.take_back(IntentKind(kind))
 
     # Nodes.
 
@@ -147,6 +156,11 @@ class Script:
     def start_agent(self, name: str, _event: Mapping[str, Any]) -> None:
         self._tell(f"the agent of {name} is started")
         self.stage.nodes.by_name[name].start_agent(self.stage.nodes.now)
+        self._look()
+
+    def install(self, name: str, _event: Mapping[str, Any]) -> None:
+        self._tell(f"every engine is installed on {name}")
+        self.stage.nodes.by_name[name].install(tuple(Engine))
         self._look()
 
     def lose_gpu(self, gpu: Any, _event: Mapping[str, Any]) -> None:
@@ -228,6 +242,9 @@ class Script:
         self.stage.nodes.advance(self.stage.nodes.now)
         self.stage.nodes.wake()
 
+    def _is_on(self, replica: SimulatedReplica, node: str | None) -> bool:
+        return node is None or self.stage.nodes.by_name[node].replicas.get(replica.id) is replica
+
     def _running(self, slot: str) -> list[SimulatedReplica]:
         found = [
             replica
@@ -242,15 +259,6 @@ class Script:
 VERBS: dict[str, Callable[[Script, Any, Mapping[str, Any]], None]] = {
     name: getattr(Script, name) for name in vars(Script) if not name.startswith("_") and name not in {"begin", "play"}
 }
-
-
-def rule(given: Mapping[str, Any]) -> Rule:
-    """`{model: qwen, context: 8192, load: 90, fails: out of memory}`."""
-    course = {field: given[word] for word, field in COURSE.items() if word in given}
-    if course.get("load_seconds") == "never":
-        course["load_seconds"] = inf
-    which = {word: each for word, each in given.items() if word not in COURSE}
-    return Rule(Course(**course), **which)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -276,28 +284,3 @@ async def play(told: dict[str, Any], state: Path) -> list[str]:
         if not told.get("restless"):
             assert sends == [(each.name, each.sends) for each in stage.reconcilers.values()], "it is not silent"
         return [*in_order(stage.lines), *ending(stage)]
-
-
-def in_order(lines: list[str]) -> list[str]:
-    """What others than `run` say at an instant comes last there: which of two is woken first is nobody's promise."""
-    told: list[str] = []
-    for _, each in groupby(lines, key=lambda line: line.split()[0]):
-        told += sorted(each, key=lambda line: line.split()[2] == "says:" and line.split()[1] != "run")
-    return told
-
-
-def ending(stage: Rehearsal) -> list[str]:
-    """What a person would be told at the end."""
-    working = [each for each in stage.reconcilers.values() if each.last is not None and not each.fleet.is_cut]
-    if not working:
-        return ["", "at the end no reconciler runs"]
-    (run, *_) = working
-    done, aim = run.last, run.commits.aim
-    assert done is not None
-    assert aim is not None
-    due = any(each.changes_something for each in done.decision.orders.values())
-    lines = ["", "at the end" + (", with something left to do:" if due else ", and planning again changes nothing:")]
-    for model in status(aim.desired, done.observed, done.decision, aim.sha).models:
-        why = f"{model.state}: {model.reason}" if model.reason else model.state
-        lines.append(f"  {model.name}: {stage.watch.serving(model.name)} of {model.desired} serve; {why}")
-    return lines

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reconciler.fleet.protocol import Reached
-    from tests.scenarios.rehearsal import Reconciler
+    from tests.scenarios.cast import Reconciler
 
 pytestmark = pytest.mark.timeout(300)
 

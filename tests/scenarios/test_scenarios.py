@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,5 +23,8 @@ def test_scenario(path: Path, state: Path, rewrite: bool) -> None:
     compare(path.with_suffix(".txt"), "\n".join(lines) + "\n", rewrite=rewrite)
 
 
-def test_there_are_scenarios() -> None:
-    assert len(SCRIPTS) >= 25
+def test_every_story_stands_in_the_table_and_every_row_names_one_that_is_there() -> None:
+    told = (Path(__file__).parent / "README.md").read_text("utf-8")
+    rows = [line for line in told.splitlines() if line.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)}
+    assert named == {path.stem for path in SCRIPTS}

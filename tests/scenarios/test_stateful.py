@@ -7,103 +7,34 @@ rest at what is wanted, and then says nothing more. `RECONCILER_EXAMPLES=1000` r
 
 from __future__ import annotations
 
-import asyncio
 import os
-import shutil
-import tempfile
 from datetime import timedelta
-from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from typing_extensions import override
+from hypothesis.stateful import rule
 
-from reconciler.domain.observed import ReplicaState
+from reconciler.domain.intent import IntentKind
+from reconciler.domain.observed import ForeignProcess
 from reconciler.fleet.simulated import Link
-from reconciler.fleet.virtual_clock import VirtualLoop
 from tests.builders import uuid
-from tests.scenarios.conftest import MEMORY
 from tests.scenarios.draws import NODES, WELL, courses, durations, names, nodes, specs
-from tests.scenarios.history import fleet_file, model_file, pool_file
-from tests.scenarios.rehearsal import Rehearsal, Rule, opened
+from tests.scenarios.living import Living, live
+from tests.scenarios.rehearsal import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from reconciler.fleet.simulated_engine import Course
-    from reconciler.fleet.simulated_node import SimulatedNode
-    from reconciler.fleet.simulated_replica import SimulatedReplica
 
-LIMITS = {"limits": {"models_removed": "100%", "replicas_removed": "100%"}}
 EXAMPLES = int(os.environ.get("RECONCILER_EXAMPLES", "25"))
 STEPS = 20
-HEALS_WITHIN = 1_500.0
-"""Seconds: an agent's longest retry is five minutes, a rollout of all that is wanted here takes three."""
-QUIET = 60.0
-
-NO_ROOM = {"rollout/no-surge-room", "inventory/overcommitted"}
-"""What may stand at the end: this fleet is small, and a rollout without room waits for a person."""
 
 
-def live(step: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Take a step inside the machine's loop."""
-
-    @wraps(step)
-    def taken(self: Fleet, **drawn: Any) -> None:
-        self.loop.run_until_complete(step(self, **drawn))
-
-    return taken
-
-
-class Fleet(RuleBasedStateMachine):
+class Fleet(Living):
     """One fleet and all that can happen to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = VirtualLoop()
-        self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.stage = Rehearsal(self.folder)
-        self.models: dict[str, dict[str, Any]] = {}
-        self.done = asyncio.Event()
-        self.play: asyncio.Task[None] | None = None
-
-    @initialize(first=specs, second=specs)
-    @live
-    async def begin(self, first: dict[str, Any], second: dict[str, Any]) -> None:
-        self.models = {"a": first, "b": second}
-        for name, given in NODES.items():
-            self.stage.add_node(name, given)
-        self.stage.rules.append(Rule(WELL))
-        self.commit()
-        self.play = self.loop.create_task(self._play())
-        await self.after(20)
-
-    async def _play(self) -> None:
-        async with opened(self.stage):
-            self.stage.start()
-            await self.done.wait()
-
-    async def after(self, seconds: float) -> None:
-        await self.stage.until(self.loop.time() + seconds)
-        if self.play is not None and self.play.done():
-            self.play.result()
-
-    @invariant()
-    def nothing_was_broken(self) -> None:
-        self.stage.watch.check()
-
     # What people do.
-
-    def commit(self, mistake: dict[str, str] | None = None) -> None:
-        files = {"cluster.yaml": fleet_file(**LIMITS), "nodes/pool.yaml": pool_file(NODES)}
-        files |= {f"models/{name}.yaml": model_file(name, spec) for name, spec in self.models.items()}
-        self.stage.history.files = files | (mistake or {})
-        counts = (f"{name} {spec['replicas']} of {spec['context']}" for name, spec in self.models.items())
-        self.stage.commit(", ".join(counts) + (" and a mistake" if mistake else ""))
 
     @rule(name=names, spec=specs, wait=st.sampled_from([0, 1, 12, 40]))
     @live
@@ -155,6 +86,29 @@ class Fleet(RuleBasedStateMachine):
         await self.after(seconds)
         self.stage.history.broken = None
 
+    @rule(
+        kind=st.sampled_from([IntentKind.RETRY, IntentKind.RESTART, IntentKind.SUSPEND, IntentKind.WAKE]),
+        name=names,
+        lasts=st.sampled_from([None, 10, 90]),
+    )
+    @live
+    async def person_says(self, kind: IntentKind, name: str, lasts: int | None) -> None:
+        self.stage.write(f"* somebody says: {kind} {name}" + (f" for {lasts} s" if lasts else ""))
+        self.stage.say(kind, name, lasts=lasts)
+
+    @rule()
+    @live
+    async def person_takes_it_back(self) -> None:
+        self.stage.write("* whatever was said is taken back")
+        self.stage.take_back()
+
+    @rule(which=st.integers(0, 5), lasts=st.sampled_from([1, 30, 90]))
+    @live
+    async def somebody_asks(self, which: int, lasts: int) -> None:
+        replica = self.pick(which)
+        if replica is not None and replica.process is not None:
+            replica.process.busy_until = self.loop.time() + lasts
+
     @rule(seconds=st.sampled_from([1, 7, 20, 60]))
     @live
     async def time_passes(self, seconds: int) -> None:
@@ -178,11 +132,6 @@ class Fleet(RuleBasedStateMachine):
     async def boot_node(self, name: str) -> None:
         await self.boot(name)
 
-    async def boot(self, name: str) -> None:
-        self.stage.write(f"* {name} is up")
-        self.node(name).boot_again(self.loop.time())
-        await self.look()
-
     @rule(name=nodes, link=st.sampled_from([Link.LOST, Link.DEAF]), seconds=durations)
     @live
     async def network(self, name: str, link: Link, seconds: int | None) -> None:
@@ -195,12 +144,6 @@ class Fleet(RuleBasedStateMachine):
     @live
     async def mend_network(self, name: str) -> None:
         await self.links(name, Link.UP)
-
-    async def links(self, name: str, link: Link) -> None:
-        self.stage.write(f"* network to {name}: {link}")
-        for reconciler in self.stage.reconcilers.values():
-            reconciler.fleet.links[name] = link
-        await self.look()
 
     @rule(name=nodes, seconds=st.sampled_from([3, 17, 40]))
     @live
@@ -249,6 +192,24 @@ class Fleet(RuleBasedStateMachine):
                 node.lose_gpu(uuid(name, index), self.loop.time())
             await self.look()
 
+    @rule(name=nodes, index=st.integers(0, 1), there=st.booleans())
+    @live
+    async def stranger(self, name: str, index: int, there: bool) -> None:
+        node = self.node(name)
+        held = {gpu for gpu, _ in node.held_gpus(self.loop.time())}
+        if node.is_up and there and uuid(name, index) not in held:
+            self.stage.write(f"* somebody trains on GPU {index} of {name}")
+            node.foreign.append(ForeignProcess(pid=4242, command="python train.py", gpus=(uuid(name, index),)))
+        elif not there:
+            node.foreign.clear()
+        await self.look()
+
+    @rule(name=nodes, drains=st.booleans())
+    @live
+    async def drain_node(self, name: str, drains: bool) -> None:
+        self.pool[name] = NODES[name] | ({"drain": True} if drains else {})
+        self.commit()
+
     @rule(course=courses, name=st.sampled_from([None, "a", "b", "c"]), node=st.sampled_from([None, *sorted(NODES)]))
     @live
     async def launches_go_otherwise(self, course: Course, name: str | None, node: str | None) -> None:
@@ -277,97 +238,6 @@ class Fleet(RuleBasedStateMachine):
         if name not in self.stage.reconcilers or self.stage.reconcilers[name].fleet.is_cut:
             self.stage.write(f"* {name} is started")
             self.stage.start(name)
-
-    # The end.
-
-    @override
-    def teardown(self) -> None:
-        try:
-            if self.play is not None:
-                self.loop.run_until_complete(self._end(self.play))
-        finally:
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    async def _end(self, play: asyncio.Task[None]) -> None:
-        try:
-            if not self.stage.watch.broken and not play.done():
-                await self.heal()
-                await self.settle()
-        finally:
-            self.done.set()
-            await asyncio.gather(play, return_exceptions=True)
-
-    async def heal(self) -> None:
-        """Nothing is broken any more, and one reconciler is left."""
-        self.stage.write("* all is healed")
-        now = self.loop.time()
-        self.stage.rules = [Rule(WELL)]
-        self.stage.history.broken = None
-        for node in self.stage.nodes.by_name.values():
-            node.boot_again(now)
-            node.start_agent(now)
-            for gpu in node.gpus:
-                node.find_gpu(gpu.uuid)
-            for replica in node.replicas.values():
-                if replica.process is not None:
-                    replica.process.mute_since = None
-        for name, reconciler in list(self.stage.reconcilers.items()):
-            if name != "run" and not reconciler.fleet.is_cut:
-                self.stage.crash(name)
-            reconciler.fleet.links.clear()
-            reconciler.fleet.late.clear()
-        if self.stage.reconcilers["run"].fleet.is_cut:
-            self.stage.start()
-        self.commit()  # a new commit, so that what failed is tried again
-        await self.after(1)
-        aim = self.stage.reconcilers["run"].commits.aim
-        if aim is None or aim.sha != self.stage.history.head():
-            small = {"replicas": 1, "gpus": 1, "moved": None}
-            self.models = {name: spec | small for name, spec in self.models.items()}
-            self.commit()  # the gate let no more in
-        await self.look()
-
-    async def settle(self) -> None:
-        """It converges and is then silent."""
-        run = self.stage.reconcilers["run"]
-        until = self.loop.time() + HEALS_WITHIN
-        while True:
-            sends, moved = run.sends, self.in_motion()
-            await self.after(QUIET)  # longer than the reconciler goes without a pass
-            if run.last is not None and sends == run.sends and not moved and not self.in_motion():
-                break
-            assert self.loop.time() < until, f"it does not come to rest\n{self.story()}"
-        decision = run.last.decision
-        due = [name for name, each in decision.orders.items() if each.changes_something]
-        assert not due, f"at rest, with something left to do on {due}\n{self.story()}"
-        blocked = {each.rule for each in decision.plan.blocked}
-        assert decision.settled or (blocked and blocked <= NO_ROOM), f"at rest, blocked by {blocked}\n{self.story()}"
-        self.stage.watch.check()
-
-    def in_motion(self) -> bool:
-        moving = {ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.DRAINING, ReplicaState.STOPPING}
-        return any(
-            replica.state in moving for node in self.stage.nodes.by_name.values() for replica in node.replicas.values()
-        )
-
-    def story(self) -> str:
-        return "\n".join(self.stage.lines[-80:])
-
-    # How it is done.
-
-    def node(self, name: str) -> SimulatedNode:
-        return self.stage.nodes.by_name[name]
-
-    def pick(self, which: int) -> SimulatedReplica | None:
-        held = [replica for node in self.stage.nodes.by_name.values() for replica in node.replicas.values()]
-        return held[which % len(held)] if held else None
-
-    async def look(self) -> None:
-        self.stage.nodes.advance(self.loop.time())
-        self.stage.nodes.wake()
-        await self.after(0)
 
 
 Fleet.TestCase.settings = settings(

@@ -9,14 +9,16 @@ from reconciler.domain.admission import own_gpus
 from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import slot_name
+from reconciler.planning.aim import importance, importance_rank
 from tests.builders import FLEET
 from tests.planning.lint import lint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from reconciler.controller.attempt import Pass
     from reconciler.domain.desired import Desired
+    from reconciler.domain.intent import Intent
     from reconciler.fleet.simulated import SimulatedNodes
     from reconciler.fleet.simulated_replica import SimulatedReplica
 
@@ -50,11 +52,11 @@ class Watch:
         """Fail with all that was broken so far."""
         assert not self.broken, "\n".join(self.broken)
 
-    def passed(self, done: Pass, desired: Desired, now: float) -> None:
+    def passed(self, done: Pass, desired: Desired, intents: Sequence[Intent], now: float) -> None:
         """Note what is wanted, and hold the plan that was made for it against the linter."""
         self.wanted(desired, now)
         self._unheard_at |= {node.name: now for node in done.observed.unreachable}
-        self.broken += [f"{now:.0f} s: {each}" for each in lint(desired, done.observed, done.decision)]
+        self.broken += [f"{now:.0f} s: {each}" for each in lint(desired, done.observed, done.decision, intents=intents)]
 
     def wanted(self, desired: Desired, now: float) -> None:
         """Note what is wanted from now on."""
@@ -119,9 +121,22 @@ class Watch:
         floor = self._floor(at, replica.entry.model)
         recent = sum(model == replica.entry.model and at - when <= UNSEEN_SECONDS for when, model in self._own_losses)
         left = self.serving(replica.entry.model)
-        if left + recent < floor:
+        if left + recent < floor and not self._may_be_taken(replica.entry.model):
             who = f"{replica.id} on {node} was told to stop"
             self.broken.append(f"{at:.0f} s: {who}, {left} are left to serve and {floor} must be")
+
+    def _may_be_taken(self, model: str) -> bool:
+        """Whether a more important model is below its minimum: no policy of its own protects a less important one.
+
+        Whether that model had a right to it, and to just this, the linter says of the plan.
+        """
+        desired = self.aims[-1][1]
+        mine = desired.model_by_name.get(model)
+        rank = importance_rank(importance(mine))
+        return any(
+            importance_rank(importance(each)) < rank and self.serving(each.name) < each.replicas
+            for each in desired.models
+        )
 
     def _floor(self, at: float, model: str) -> int:
         """By the least demanding of the aims that were in force of late."""

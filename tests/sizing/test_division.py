@@ -84,7 +84,8 @@ def test_on_cpus_the_host_ram_is_divided() -> None:
     found = divided(Engine.VLLM, "0.32.0", card=None, gpus=0, host_bytes=64 * GIB)
 
     assert found.total == 64 * GIB
-    assert gib(found.pool) == (39.0, 41.0, 43.0)
+    # 64 less the likely 20 of weights and 1 of processes: the launch says how much is cache, so that there is no band
+    assert gib(found.pool) == (43.0, 43.0, 43.0)
 
 
 @pytest.mark.parametrize(

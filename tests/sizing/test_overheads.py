@@ -12,6 +12,7 @@ from reconciler.domain.tables import gpu_classes, table
 from reconciler.engines.counting import counting_rules
 from reconciler.sizing.config_shape import read_config
 from reconciler.sizing.estimate import NOTHING, Estimate
+from reconciler.sizing.host_memory import LEAST_CACHE, beside_weights, cache_bytes
 from reconciler.sizing.memory_ask import Card, MemoryAsk
 from reconciler.sizing.overhead_rows import Place, chosen
 from reconciler.sizing.overheads import Batch, Overheads, batch, overheads
@@ -109,6 +110,29 @@ def test_on_cpus_there_is_neither_context_nor_graph() -> None:
     assert found.activations.likely > 0
 
 
+def test_on_cpus_the_engines_own_processes_take_host_ram_and_the_vocabulary_lies_there_twice() -> None:
+    rules = counting_rules(Engine.VLLM, "0.32.0")
+    alone = held(card=None, gpus=0, version="0.32.0").runtime
+
+    assert alone == beside_weights(rules, 1, 0)
+    assert mib(alone) == 1000 + 530
+    assert mib(beside_weights(rules, 2, 0)) == 1000 + 2 * 530
+    # Llama 8B: 128,256 x 4096 x 2 bytes, twice; where no kernel wants another form there is no copy
+    twice = overheads(
+        shape_of(LLAMA_8B), MemoryAsk(tensor=1, context=8192, gpus=0), None, rules, vocabulary=2004 * MIB
+    ).runtime
+    assert (mib(twice), twice.low) == (1530 + 2004, alone.low)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "weights", "beside", "cache"), [(8, 2, 1.5, 4.5), (4, 2, 1.75, 0.25), (3, 2, 1.5, 0), (1, 0, 1.5, 0)]
+)
+def test_the_cache_on_cpus_is_what_is_left(reserved: int, weights: int, beside: float, cache: float) -> None:
+    found = cache_bytes(reserved * GIB, weights * GIB, int(beside * GIB))
+
+    assert found == (int(cache * GIB) or LEAST_CACHE)
+
+
 @pytest.mark.parametrize(
     ("version", "card", "ask", "expected"),
     [
@@ -121,14 +145,16 @@ def test_on_cpus_there_is_neither_context_nor_graph() -> None:
         ("0.19.0", "h100-80gb", {"batch_tokens": 512}, Batch(512, 512)),
         ("0.19.0", "h100-80gb", {"concurrency": 32}, Batch(8192, 32)),
         ("0.32.0", "l4", {"task": Task.EMBED, "context": 32768}, Batch(32768, 256)),
+        ("0.32.0", None, {"gpus": 0}, Batch(2048, 128)),
+        ("0.32.0", None, {"gpus": 0, "tensor": 2}, Batch(4096, 256)),  # for each rank
     ],
 )
 def test_a_step_is_what_the_profile_says_else_the_version_s_own_for_the_card(
-    version: str, card: str, ask: dict[str, Any], expected: Batch
+    version: str, card: str | None, ask: dict[str, Any], expected: Batch
 ) -> None:
     asked = MemoryAsk(**({"tensor": 1, "context": 8192, "gpus": 1} | ask))
 
-    assert batch(asked, a_card(card), counting_rules(Engine.VLLM, version)) == expected
+    assert batch(asked, a_card(card) if card else None, counting_rules(Engine.VLLM, version)) == expected
 
 
 def test_a_version_outside_the_table_takes_the_nearest_row_and_says_so() -> None:

@@ -194,7 +194,7 @@ def test_a_broken_model_is_not_missing_and_hides_nothing_else() -> None:
         ),
         (
             {"models/llama.yaml": MODEL + "scaling: {min: 2, max: 1}\n"},
-            "yaml/type 8:24 scaling.max is 1, below scaling.min 2 (write at least 2, or lower scaling.min)",
+            "yaml/type 8:24 scaling.max is 1, below scaling.min 2 (write at least 2 here, or scaling.min: 1)",
         ),
         (
             {"models/llama.yaml": "name: llama\nexternal: {url: 'https://x/v1'}\nscaling: {min: 1}\n"},

@@ -75,7 +75,7 @@ def test_a_field_of_many_places_is_told_for_each_and_once_where_they_are_alike()
         ("min_ready", "default  10s"),
         ("profiles.engine", "takes    one of vllm, sglang, trtllm, llamacpp, comfyui"),
         ("model.name", "default  none: it is required"),
-        ("cluster.limits", "takes    {models_removed, replicas_removed}"),
+        ("cluster.limits", "takes    {models_removed, replicas_removed, concurrent_starts}"),
         ("limits.models_removed", "takes    share such as 20%, or whole number, 0 or more"),
         ("profiles.env", "takes    map of names to text, or {secret}"),
         ("profiles.select", "change   re-place: "),

@@ -62,10 +62,33 @@ def test_json_of_a_block_and_of_a_cpu_placement() -> None:
     assert blocked[0]["digest"] is None
 
 
-def test_text_names_silent_nodes_in_its_first_line() -> None:
+def test_text_names_silent_nodes_below_its_first_line() -> None:
     observed = observation(heard(NODE), lost(a_node("n2")))
     text = plan_text(decided(a_model(), observed).plan, observed, commit_line="commit 9c2f4e1", fleet="prod")
-    assert text.splitlines()[0] == "commit 9c2f4e1   fleet prod: 1 of 2 nodes heard (n2: connection refused)"
+    assert text.splitlines()[:2] == [
+        "commit 9c2f4e1   fleet prod: 1 of 2 nodes heard",
+        "  n2 does not answer: connection refused",
+    ]
+
+
+def test_of_many_silent_nodes_a_few_are_named_and_the_rest_is_counted() -> None:
+    observed = observation(heard(NODE), *(lost(a_node(f"n{number}")) for number in range(2, 9)))
+    text = plan_text(decided(a_model(), observed).plan, observed, commit_line="commit 9c2f4e1", fleet="prod")
+    assert text.splitlines()[:5] == [
+        "commit 9c2f4e1   fleet prod: 1 of 8 nodes heard",
+        *(f"  n{number} does not answer: connection refused" for number in (2, 3, 4)),
+        "  4 more nodes do not answer",
+    ]
+
+
+def test_a_node_without_an_agent_was_not_heard() -> None:
+    """`address: local` before the first apply: what this machine knows of it is no answer."""
+    observed = observation(heard(NODE).model_copy(update={"agent": False}))
+    text = plan_text(decided(a_model(), observed).plan, observed, commit_line="commit 9c2f4e1", fleet="prod")
+    assert text.splitlines()[:2] == [
+        "commit 9c2f4e1   fleet prod: 0 of 1 nodes heard",
+        "  n1: no agent runs there; apply starts it when there is work",
+    ]
 
 
 def test_a_plan_of_the_work_tree_cannot_be_applied_and_says_so() -> None:

@@ -70,6 +70,10 @@ GOOD = {
         """,
     ),
     "an external model": ("model", "{name: gpt, external: {url: 'https://api.example/v1', api_key_env: KEY}}"),
+    "an external model of another name there": (
+        "model",
+        "{name: llama, external: {url: 'https://api.example/v1', model: meta-llama/Llama-3.3-70B:free}}",
+    ),
     "a model on demand": ("model", "{name: m, source: hf:o/n, context: 1, scaling: {min: 0, max: 2, idle_timeout: 0}}"),
     "an environment": (
         "model",
@@ -90,6 +94,7 @@ BAD = {
     "no name": ("model", "{source: hf:o/n}"),
     "neither source nor external": ("model", "{name: m}"),
     "both source and external": ("model", "{name: m, source: hf:o/n, external: {url: 'https://a/b'}}"),
+    "an external name with a space": ("model", "{name: m, external: {url: 'https://a/b', model: a b}}"),
     "a source of no form": ("model", "{name: m, source: s3://bucket}"),
     "an engine that is none": ("model", "{name: m, source: hf:o/n, profiles: [{name: p, engine: tgi}]}"),
     "text where a count belongs": ("model", "{name: m, source: hf:o/n, context: '1'}"),

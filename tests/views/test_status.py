@@ -32,7 +32,13 @@ def a_status(**model: Any) -> FleetStatus:
     row = {"name": "llama", "desired": 2, "ready": 1, "updated": 1, "state": ModelState.RECONCILING} | model
     nodes = (
         NodeStatus(name="gpu-03", reachable=True, gpus={"h100-80gb": GpuUse(used=4, total=8)}),
-        NodeStatus(name="gpu-11", reachable=False, gpus={"h100-80gb": GpuUse(used=0, total=8)}),
+        NodeStatus(
+            name="gpu-11",
+            reachable=False,
+            gpus={"h100-80gb": GpuUse(used=0, total=8)},
+            problem="https://gpu-11:7443 refused the connection: nothing listens there",
+            heard_at=NOON,
+        ),
     )
     return FleetStatus(commit="9c2f4e1aaaa", models=(ModelStatus.model_validate(row),), nodes=nodes)
 
@@ -45,7 +51,10 @@ def test_the_table() -> None:
         "fleet prod   commit 9c2f4e1 applied 14:31   nodes 1/2   h100-80gb 4/16",
         "MODEL  READY  UPDATED  STATE                            SINCE  WHERE",
         "llama  1/2    1        Reconciling: /1 loading weights  14:00  http://127.0.0.1:8100, gpu-03 [2,3]",
-        "gpu-11 does not answer: what runs there is unknown",
+        (
+            "gpu-11: not heard since 14:00 (https://gpu-11:7443 refused the connection: nothing listens there): "
+            "what runs there is unknown"
+        ),
     ]
 
 
@@ -83,7 +92,9 @@ def test_json_holds_every_key_of_the_contract() -> None:
     (replica,) = model["replicas"]
     assert replica.keys() >= {"id", "ordinal", "node", "gpus", "state", "routable", "address"}
     assert replica["gpus"] == [0, 1]
-    assert told["nodes"][0] == {"name": "gpu-03", "reachable": True, "gpus": {"h100-80gb": {"used": 4, "total": 8}}}
+    gpus = {"h100-80gb": {"used": 4, "total": 8}}
+    assert told["nodes"][0] == {"name": "gpu-03", "reachable": True, "gpus": gpus, "problem": None, "heard_at": None}
+    assert told["nodes"][1]["heard_at"] == "2026-11-30T12:00:00Z"
 
 
 @pytest.mark.parametrize(
