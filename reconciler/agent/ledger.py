@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.agent.journal import JournalUnwritable
 from reconciler.agent.processes import is_dead
-from reconciler.agent.remembered import came_to_nothing, came_up
+from reconciler.agent.remembered import came_to_nothing, came_up, left
 from reconciler.domain.assignment import Refusal
 from reconciler.domain.claims import decide_claim, released, restored
 from reconciler.domain.observed import LoadTime
@@ -76,6 +76,12 @@ class Ledger:
         """Remember a launch that ended before it answered; in memory only while the journal cannot be written."""
         entry = record.entry
         self._remember(came_to_nothing(self.record, entry, why, moment), f"{entry.id} failed to start")
+
+    def left(self, replica_id: str, moment: Moment) -> None:
+        """Remember when what served here went; in memory only while the journal cannot be written."""
+        record = left(self.record, replica_id, moment)
+        if record is not self.record:
+            self._remember(record, f"{replica_id} is gone")
 
     def _remember(self, record: NodeRecord, what: str) -> None:
         self.record = record

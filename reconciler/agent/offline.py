@@ -73,7 +73,7 @@ def offline_observation(state_dir: Path, config: AgentConfig) -> ReachableNode:
         load_times=recovered.node.load_times,
         failed_starts=told_starts(recovered.node, moment),
         failed_launches=recovered.node.failed_launches,
-        last_good=told_good(recovered.node, {record.id for record in seen}),
+        last_good=told_good(recovered.node, {record.id for record in seen}, moment),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from reconciler.agent.drivers.base import ProcessIdentity
 from reconciler.domain.assignment import Assignment, RunEntry
@@ -89,6 +89,8 @@ class NodeRecord(_Kept):
     load_times: tuple[LoadTime, ...] = ()
     last_good: tuple[RunEntry, ...] = ()
     """What reached ready last in each slot, oldest first."""
+    left_at: dict[ReplicaId, datetime] = Field(default_factory=dict)
+    """When those of them that are gone went, by the wall clock."""
     failed_launches: tuple[FailedLaunch, ...] = ()
     """Launches that never answered, by slot and launch digest, oldest first."""
     failed_starts: tuple[ReplicaId, ...] = ()

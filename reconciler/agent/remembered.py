@@ -9,6 +9,7 @@ from reconciler.domain.observed import FailedLaunch, FailedStarts
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
 
     from reconciler.agent.clock import Moment
     from reconciler.agent.records import NodeRecord
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 REMEMBERED_SLOTS = 64
 """The most GPUs of a node, and so of what serves at once; the oldest go."""
+TOLD_AFTER_LEAVING = timedelta(hours=1)
+"""How long what has left is told although no launch failed here: its successor may fail on another node. Twice the
+usual `ready_timeout`; telling it for ever would put 64 entries into every observation."""
 
 
 def came_up(record: NodeRecord, entry: RunEntry) -> NodeRecord:
@@ -57,10 +61,21 @@ def came_to_nothing(record: NodeRecord, entry: RunEntry, why: str, moment: Momen
     )
 
 
-def told_good(record: NodeRecord, held: Collection[str]) -> tuple[RunEntry, ...]:
-    """What served before, for slots in which a launch has failed: nobody needs the rest. `held` are ids that run."""
+def left(record: NodeRecord, replica_id: str, moment: Moment) -> NodeRecord:
+    """A replica is gone; only of what served is kept when."""
+    good = {each.id for each in record.last_good}
+    if replica_id not in good:
+        return record
+    gone = {each: at for each, at in record.left_at.items() if each in good and _is_recent(at, moment)}
+    return record.model_copy(update={"left_at": gone | {replica_id: moment.at}})
+
+
+def told_good(record: NodeRecord, held: Collection[str], moment: Moment) -> tuple[RunEntry, ...]:
+    """What served before, for slots in which a launch failed here or may soon fail elsewhere; `held` are running."""
     failed = {_slot(each) for each in record.failed_launches}
-    return tuple(each for each in record.last_good if _slot(each) in failed and each.id not in held)
+    recent = {each for each, at in record.left_at.items() if _is_recent(at, moment)}
+    gone = (each for each in record.last_good if each.id not in held)
+    return tuple(each for each in gone if each.id in recent or _slot(each) in failed)
 
 
 def told_starts(record: NodeRecord, moment: Moment) -> FailedStarts | None:
@@ -68,6 +83,10 @@ def told_starts(record: NodeRecord, moment: Moment) -> FailedStarts | None:
     if not record.failed_starts or record.failed_at is None:
         return None
     return FailedStarts(in_a_row=len(record.failed_starts), last_for=max(moment.at - record.failed_at, timedelta()))
+
+
+def _is_recent(at: datetime, moment: Moment) -> bool:
+    return moment.at - at < TOLD_AFTER_LEAVING
 
 
 def _slot(each: RunEntry | FailedLaunch) -> tuple[str, int]:

@@ -146,7 +146,7 @@ class Supervisor:
             block_ports=None if config.block_ports == PortRange() else config.block_ports,
             failed_starts=told_starts(node, moment),
             failed_launches=node.failed_launches,
-            last_good=told_good(node, self._replicas),
+            last_good=told_good(node, self._replicas, moment),
         )
 
     def entry(self, replica_id: str) -> RunEntry | None:
@@ -174,6 +174,7 @@ class Supervisor:
     def forget(self, replica_id: str) -> None:
         """It is gone; whoever waits for its GPUs looks again."""
         self._replicas.pop(replica_id, None)
+        self._ledger.left(replica_id, self._tools.clock.read())
         try:
             self._journal.remove_replica(replica_id)
         except JournalUnwritable as error:  # the next agent finds the record, and that nothing of it is left

@@ -193,7 +193,8 @@ class ReachableNode(Frozen):
     block_ports: PortRange | None = Field(default=None, exclude_if=lambda ports: ports is None)
     """From which replicas over several nodes get their ports; None, and not sent, where it is the usual range."""
     last_good: tuple[RunEntry, ...] = Field(default=(), exclude_if=lambda good: not good)
-    """What reached ready last in each slot, where that is not what runs there now."""
+    """What reached ready last in each slot, where that is not what runs there now: once a launch has failed there, and
+    for an hour after it left, since its successor may fail on another node."""
 
     @model_validator(mode="after")
     def _names_each_replica_once(self) -> Self:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 REMEMBERED_SLOTS = 64
 REMEMBERED_DIGESTS = 256
-"""As many as the real agent keeps: `agent.remembered`, `agent.ledger`."""
+TOLD_AFTER_LEAVING = 3600.0
+"""As many, and as long, as the real agent: `agent.remembered`, `agent.ledger`."""
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Memory:
     """By model, of the last load."""
     last_good: tuple[RunEntry, ...] = ()
     """What reached ready last in each slot, oldest first."""
+    left_at: dict[str, float] = field(default_factory=dict)
+    """When those of them that are gone went, by id."""
     failed_launches: tuple[FailedLaunch, ...] = ()
     failed_starts: tuple[str, ...] = ()
     """Ids of replicas whose launches failed since the last one that came up, each once."""
@@ -49,6 +52,7 @@ class Memory:
             ready_digests=tuple(sorted({entry.digest for entry in good.values()})),
             load_seconds={each.model: each.seconds for each in node.load_times},
             last_good=tuple(good.values()),
+            left_at={entry.id: 0.0 for entry in node.last_good},
             failed_launches=node.failed_launches,
             failed_starts=tuple(f"before-{number}" for number in range(failed.in_a_row if failed else 0)),
             failed_at=-failed.last_for.total_seconds() if failed else 0.0,
@@ -84,16 +88,22 @@ class Memory:
         starts = (*(each for each in self.failed_starts if each != entry.id), entry.id)
         self.failed_starts, self.failed_at = starts[-REMEMBERED_SLOTS:], now
 
+    def left(self, replica_id: str, now: float) -> None:
+        """A replica is gone."""
+        self.left_at[replica_id] = now
+
     # What it tells.
 
     def told_loads(self) -> tuple[LoadTime, ...]:
         """How long each model took last."""
         return tuple(LoadTime(model=model, seconds=seconds) for model, seconds in sorted(self.load_seconds.items()))
 
-    def told_good(self, held: Collection[str]) -> tuple[RunEntry, ...]:
-        """What served before, for slots in which a launch has failed; `held` are ids that run."""
+    def told_good(self, held: Collection[str], now: float) -> tuple[RunEntry, ...]:
+        """What served before, for slots in which a launch failed here or may soon fail elsewhere; `held` run."""
         failed = {_slot(each) for each in self.failed_launches}
-        return tuple(each for each in self.last_good if _slot(each) in failed and each.id not in held)
+        recent = {each for each, at in self.left_at.items() if now - at < TOLD_AFTER_LEAVING}
+        gone = (each for each in self.last_good if each.id not in held)
+        return tuple(each for each in gone if each.id in recent or _slot(each) in failed)
 
     def told_starts(self, now: float) -> FailedStarts | None:
         """How many starts in a row have failed; None where the last one came up."""

@@ -235,6 +235,7 @@ class SimulatedNode:
         changed = replica.step(self, now)
         if replica.is_gone:
             del self.replicas[replica.id]
+            self.memory.left(replica.id, now)
             changed = True
         if changed:
             self._moved(replica, now)
@@ -253,6 +254,7 @@ class SimulatedNode:
             before = replica.state
             if not replica.adopt(self, now, rebooted=rebooted):
                 del self.replicas[id_]
+                self.memory.left(id_, now)
             if replica.state is not before or id_ not in self.replicas:
                 self.around.changed(self.name, replica, now)
         self.advance(now)

@@ -33,7 +33,7 @@ def report(node: SimulatedNode, now: float) -> ReachableNode:
         load_times=node.memory.told_loads(),
         failed_starts=node.memory.told_starts(now),
         failed_launches=node.memory.failed_launches,
-        last_good=node.memory.told_good(node.replicas),
+        last_good=node.memory.told_good(node.replicas, now),
     )
 
 

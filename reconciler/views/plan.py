@@ -26,7 +26,7 @@ _QUIET = {
     Reason.STOPPING: "stopping already",
     Reason.UNHEALTHY: "not answering, which its agent cures or ends",
     Reason.SUSPENDED: "suspended",
-    Reason.DIED: "in a crash loop",
+    Reason.DIED: "died",
     Reason.FAILED: "failed",
 }
 

@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 from reconciler.agent.clock import Moment
 from reconciler.agent.records import NodeRecord
-from reconciler.agent.remembered import REMEMBERED_SLOTS, came_to_nothing, came_up, told_good, told_starts
+from reconciler.agent.remembered import (
+    REMEMBERED_SLOTS,
+    TOLD_AFTER_LEAVING,
+    came_to_nothing,
+    came_up,
+    left,
+    told_good,
+    told_starts,
+)
 from tests.builders import a_model, an_entry
 
 EMPTY = NodeRecord(agent_starts=1)
@@ -20,11 +28,29 @@ def at(seconds: float) -> Moment:
 
 def test_what_served_before_is_told_once_its_successor_failed() -> None:
     record = came_up(EMPTY, BEFORE)
-    assert told_good(record, {BEFORE.id}) == ()
-    assert told_good(record, ()) == (), "nothing failed, so nobody needs it"
+    assert told_good(record, {BEFORE.id}, at(1)) == ()
+    assert told_good(record, (), at(1)) == (), "nothing failed, so nobody needs it"
     record = came_to_nothing(record, AFTER, "out of memory", at(1))
-    assert told_good(record, ()) == (BEFORE,)
-    assert told_good(record, {BEFORE.id}) == (), "it runs"
+    assert told_good(record, (), at(1)) == (BEFORE,)
+    assert told_good(record, {BEFORE.id}, at(1)) == (), "it runs"
+
+
+def test_what_left_is_told_for_an_hour_since_its_successor_may_fail_on_another_node() -> None:
+    record = left(came_up(EMPTY, BEFORE), BEFORE.id, at(0))
+    hour = TOLD_AFTER_LEAVING.total_seconds()
+    assert told_good(record, (), at(hour - 1)) == (BEFORE,)
+    assert told_good(record, {BEFORE.id}, at(1)) == (), "it is back"
+    assert told_good(record, (), at(hour)) == ()
+    failed = came_to_nothing(record, AFTER, "out of memory", at(hour))
+    assert told_good(failed, (), at(2 * hour)) == (BEFORE,), "its successor failed here"
+
+
+def test_what_never_served_leaves_nothing_and_what_is_long_gone_is_forgotten() -> None:
+    assert left(EMPTY, BEFORE.id, at(0)) is EMPTY
+    other = an_entry(a_model(), 1, "n1", [1])
+    record = left(came_up(came_up(EMPTY, BEFORE), other), BEFORE.id, at(0))
+    record = left(record, other.id, at(TOLD_AFTER_LEAVING.total_seconds()))
+    assert set(record.left_at) == {other.id}
 
 
 def test_a_failure_counts_while_what_was_restored_comes_up_and_is_past_with_another_retry() -> None:

@@ -41,14 +41,14 @@ def counted(seen: ReachableNode) -> int:
     return 0 if seen.failed_starts is None else seen.failed_starts.in_a_row
 
 
-async def test_what_served_is_told_once_a_launch_in_its_slot_has_failed(talk: Talk) -> None:
+async def test_what_served_is_told_when_it_has_left_and_once_a_launch_in_its_slot_has_failed(talk: Talk) -> None:
     await talk.claim()
     good, bad = talk.entry(), talk.entry(fails=True)
     await talk.send(good)
     await talk.ready(good.id)
     await gone(talk, good)
     seen = await talk.look()
-    assert (told(seen, good), seen.failed_starts) == (([], []), None), "nobody needs it yet"
+    assert (told(seen, good), seen.failed_starts) == (([good], []), None), "its successor may fail on another node"
     await talk.send(bad)
     await talk.failed(bad.id)
     seen = await talk.look()
