@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from pydantic import ConfigDict, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 
 from reconciler.agent.drivers.base import ProcessIdentity
 from reconciler.domain.assignment import Assignment, RunEntry
@@ -89,11 +89,11 @@ class NodeRecord(_Kept):
     load_times: tuple[LoadTime, ...] = ()
     last_good: tuple[RunEntry, ...] = ()
     """What reached ready last in each slot, oldest first."""
-    left_at: dict[ReplicaId, datetime] = Field(default_factory=dict)
+    left_at: dict[ReplicaId, AwareDatetime] = Field(default_factory=dict)
     """When those of them that are gone went, by the wall clock."""
     failed_launches: tuple[FailedLaunch, ...] = ()
     """Launches that never answered, by slot and launch digest, oldest first."""
     failed_starts: tuple[ReplicaId, ...] = ()
     """Replicas whose launches failed since the last one that came up, each once, oldest first."""
-    failed_at: datetime | None = None
+    failed_at: AwareDatetime | None = None
     """When the last of them failed, by the wall clock."""

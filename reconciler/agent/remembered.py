@@ -86,7 +86,7 @@ def told_starts(record: NodeRecord, moment: Moment) -> FailedStarts | None:
 
 
 def _is_recent(at: datetime, moment: Moment) -> bool:
-    return moment.at - at < TOLD_AFTER_LEAVING
+    return abs(moment.at - at) < TOLD_AFTER_LEAVING  # a clock that was set back makes it later than now
 
 
 def _slot(each: RunEntry | FailedLaunch) -> tuple[str, int]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from reconciler.domain.base import FORMAT_VERSION, Frozen, Name, Text
+from reconciler.domain.observed import EARLIEST, LATEST
 from reconciler.durable import make_private_directory, write_atomically
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ EVERY = timedelta(seconds=60)
 
 
 class _Record(Frozen):
-    format_version: Text = FORMAT_VERSION
-    heard_at: dict[Name, datetime]
+    format_version: Text = Field(default=FORMAT_VERSION, pattern=r"^1\.[0-9]+$")
+    heard_at: dict[Name, Annotated[AwareDatetime, Field(ge=EARLIEST, le=LATEST)]]
     """By node."""
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from reconciler.domain.base import Count, Frozen, Name, Positive, Text
+from reconciler.domain.base import Count, Frozen, Name, Positive, Replicas, Text
 from reconciler.domain.declaration import Declaration
 from reconciler.domain.placement import Placement, ReplicaId, parse_replica_id
 
@@ -72,7 +72,7 @@ class RunEntry(Frozen):
     id: ReplicaId
     fleet: Name
     model: Name
-    ordinal: Count
+    ordinal: Replicas
     placement: Placement
     declaration: Declaration
     digest: Text

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from reconciler.domain.assignment import RunEntry
-from reconciler.domain.base import Count, Flag, Frozen, Name, Positive, Text
+from reconciler.domain.base import Count, Flag, Frozen, Name, Positive, Replicas, Text
 from reconciler.domain.declaration import DeclaredAdapter
 from reconciler.domain.port_blocks import PortRange
 
@@ -41,7 +41,13 @@ class ReplicaState(StrEnum):
 
 
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-"""Before this no agent ran; an instant at the calendar's edge could not be shown in other time zones."""
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+"""Before the first no agent ran; an instant at the calendar's edge could not be shown in other time zones."""
+
+_LONGEST = timedelta(days=36_500)
+Elapsed = Annotated[timedelta, Field(ge=-_LONGEST, le=_LONGEST)]
+"""A span that an agent measured. Further time is added to it, which a span at the edge of its type would not bear."""
+Seconds = Annotated[float, Field(ge=0, le=_LONGEST.total_seconds(), allow_inf_nan=False)]
 
 
 class GpuLinks(Frozen):
@@ -76,9 +82,9 @@ class ObservedReplica(Frozen):
     entry: RunEntry
     """What the agent was told to run; kept when it is told to stop."""
     state: ReplicaState
-    state_for: timedelta = Field(default=timedelta())
+    state_for: Elapsed = timedelta()
     """How long it has been in this state, when the observation was answered."""
-    since: datetime | None = Field(default=None, ge=EARLIEST)
+    since: datetime | None = Field(default=None, ge=EARLIEST, le=LATEST)
     """When the state began, on the agent's wall clock; for display only."""
     stage: str | None = None
     """While starting: downloading, loading weights, warming and so on."""
@@ -92,7 +98,7 @@ class ObservedReplica(Frozen):
     running: Count | None = None
     """Requests in flight; None when not known. A gauge: it moves without a new revision."""
     waiting: Count | None = None
-    idle_for: timedelta | None = Field(default=None, exclude_if=lambda idle: idle is None)
+    idle_for: Elapsed | None = Field(default=None, exclude_if=lambda idle: idle is None)
     """How long every reading found no request in flight; None when that is not known, or one is. A gauge too.
 
     Readings are seconds apart: a request shorter than that may be missed.
@@ -102,7 +108,7 @@ class ObservedReplica(Frozen):
     """Whether this launch digest reached ready on this node at least once."""
     failures_in_a_row: Count = 0
     """Launches that ended by themselves since the last one that served for a minute."""
-    load_seconds: float | None = None
+    load_seconds: Seconds | None = None
     """From launch to ready, the last time."""
     adapters: tuple[DeclaredAdapter, ...] | None = Field(default=None, exclude_if=lambda adapters: adapters is None)
     """What its engine has loaded, as it lists them, each with the source it was loaded from. None, and not sent, where
@@ -140,14 +146,14 @@ class LoadTime(Frozen):
     """How long a model last took from launch to ready on a node; for estimates only."""
 
     model: Name
-    seconds: float
+    seconds: Seconds
 
 
 class FailedLaunch(Frozen):
     """A launch that ended before it answered; remembered though its replica is gone."""
 
     model: Name
-    ordinal: Count
+    ordinal: Replicas
     digest: Text
     """Launch digest."""
     retry: Text | None = None
@@ -161,7 +167,7 @@ class FailedStarts(Frozen):
 
     in_a_row: Positive
     """Since the last launch that came up."""
-    last_for: timedelta = timedelta()
+    last_for: Elapsed = timedelta()
     """How long ago the last of them ended."""
 
 

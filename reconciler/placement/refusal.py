@@ -120,7 +120,7 @@ def _hint(nodes: Sequence[NodeRoom], demand: Demand) -> str:
 
 
 def _rest(count: int) -> list[str]:
-    return [f"{count - NAMED_NODES} more nodes have no more"] if count > NAMED_NODES else []
+    return [f"{count - NAMED_NODES} others have no more than these"] if count > NAMED_NODES else []
 
 
 def _closed(room: Room, gpu_class: str | None) -> list[str]:

@@ -91,7 +91,7 @@ def other(model: ModelSlots, slot: Slot, draft: Draft) -> Other | None:
     failed = next(iter(slot.failed), None)
     lost = None if failed is None else unfit(failed.replica.entry.placement, draft)
     if failed is not None and failed.replica.ever_ready:
-        return None if lost is None else Other(frozenset(), slot.aim.demands)
+        return None if lost is None else Other(draft.history.failed_on(slot), slot.aim.demands)
     digests = {each.launch.digest for each in draft.history.failures_of(slot)}
     nodes = {each.node for each in draft.history.failures_of(slot)}
     if failed is not None:
@@ -125,12 +125,16 @@ def try_elsewhere(model: ModelSlots, slot: Slot, found: Other, draft: Draft, *, 
     turn = draft.turn(slot, seat) if schedule is NOW else None
     if turn is not None:
         schedule, stops = turn, False
+    elif schedule is NOW and failed is None and model.waits_for_stop(slot):
+        schedule = after_stop((slot.name,), slot.aim.name)
     if stops and failed is not None:
         draft.stop(model, failed)
     after = draft.start(slot, seat) if schedule is NOW else None
     if after is None:
         schedule = after_stop((slot.name,), slot.aim.name) if schedule is NOW else schedule
         after = draft.promise(slot, seat, reserve=True)
+    elif failed is None:
+        model.budget.excess += bool(slot.held)
     draft.elsewhere.add(slot.name)
     serving = next(iter(slot.served), None)  # what failed was to replace this one, which serves on
     before = serving or failed

@@ -136,7 +136,11 @@ def _otherwise(change: Change, anew: Change | None) -> str | None:
     before, after = described(change), described(anew)
     if before != after:
         return f"it would now be: {after}"
-    return f"the reason is another now: {anew.reason}, and was {change.reason}"
+    if anew.reason is not change.reason:
+        return f"the reason is another now: {anew.reason}, and was {change.reason}"
+    if anew.fields != change.fields:
+        return "other fields change now"
+    return "another launch is wanted now, as when a restart was asked for meanwhile"
 
 
 def _essence(change: Change) -> object:

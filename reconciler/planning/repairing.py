@@ -40,7 +40,7 @@ def repair(model: ModelSlots, slot: Slot, held: Held, draft: Draft, models: Sequ
     reason = Reason.DIED if replica.ever_ready else Reason.FAILED
     failure = replica.failure or "it ended without a word"
     is_due, lost = _is_tried_again(held, slot), unfit(placement, draft)
-    place = Other(frozenset(), slot.aim.demands) if is_due and lost is not None else None
+    place = Other(draft.history.failed_on(slot), slot.aim.demands) if is_due and lost is not None else None
     if not is_due:
         place = other(model, slot, draft)
     told = failure if lost is None else f"{failure}; {lost.why}"

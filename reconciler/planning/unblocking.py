@@ -229,9 +229,12 @@ def _one_node_more(case: Case, able: Sequence[Node]) -> Iterator[Candidate]:
     heard = next((each for each in case.observed.reachable if like is not None and each.name == like.name), None)
     if like is None or heard is None:
         return
-    name = f"{like.name}-like"
-    gpus = tuple(gpu.model_copy(update={"uuid": f"{gpu.uuid}-like", "used_mib": None}) for gpu in heard.gpus)
-    empty = heard.model_copy(update={"name": name, "gpus": gpus, "replicas": (), "foreign": (), "load_times": ()})
+    name = f"{like.name[:58]}-like"  # names have 63 characters at most
+    # Like it as the inventory says, and not in its troubles.
+    fresh = {"used_mib": None, "answers": True}
+    gpus = tuple(gpu.model_copy(update=fresh | {"uuid": f"{gpu.uuid}-like"}) for gpu in heard.gpus)
+    nothing = dict.fromkeys(("replicas", "foreign", "load_times", "failed_launches", "last_good"), ())
+    empty = heard.model_copy(update=nothing | {"name": name, "gpus": gpus, "failed_starts": None})
     node = replace(like, name=name, drain_gpus=(), labels=like.labels)
     nodes = tuple(sorted((*case.desired.nodes, node), key=lambda each: each.name))
     observed = tuple(sorted((*case.observed.nodes, empty), key=lambda each: each.name))

@@ -36,6 +36,10 @@ class _Key(Enum):
     """The value of a refused key: it is read for faults and left out."""
 
 
+_PASTED = frozenset({"api_key_env", "args"})
+"""Where people paste a key instead of the name of its variable, and all arguments as one text with a key in it."""
+
+
 class _Frame:
     """One collection that is still open."""
 
@@ -91,7 +95,8 @@ class Builder:
         frame = self._stack[-1] if self._stack else None
         if frame is not None:
             is_key = frame.key is _Key.AWAITED
-            if frame.key == ENV or (frame.secret and not (is_key and VARIABLE.fullmatch(text))):
+            is_pasted = frame.key in _PASTED and not VARIABLE.fullmatch(text)
+            if frame.key == ENV or is_pasted or (frame.secret and not (is_key and VARIABLE.fullmatch(text))):
                 self.secret_spans.append(Span(start.line, start.column, end.line, end.column))
             if is_key:
                 self._take_key(frame, text, start, style, hole=hole)

@@ -56,6 +56,8 @@ def _kind(path: Path, text: str, before: str) -> str | None:
         return kind_under(before.lstrip("-"), text)
     if joined and name.startswith("-"):
         return kind_under(name.lstrip("-"), value)
+    if ENV in path[:-2] and path[-1] == "secret":
+        return kind_of(text)  # `{secret: NAME}` names one; only its form can tell that it is one
     for field in (ENV, "select", "labels"):
         if field in path[:-1]:
             return kind_under(str(path[path.index(field) + 1]), text)

@@ -41,6 +41,7 @@ def test_what_left_is_told_for_an_hour_since_its_successor_may_fail_on_another_n
     assert told_good(record, (), at(hour - 1)) == (BEFORE,)
     assert told_good(record, {BEFORE.id}, at(1)) == (), "it is back"
     assert told_good(record, (), at(hour)) == ()
+    assert told_good(record, (), at(-2 * hour)) == (), "the clock was set back"
     failed = came_to_nothing(record, AFTER, "out of memory", at(hour))
     assert told_good(failed, (), at(2 * hour)) == (BEFORE,), "its successor failed here"
 

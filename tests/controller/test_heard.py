@@ -47,5 +47,11 @@ def test_nothing_depends_on_the_record(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory should be")
     Heard(tmp_path / "state").note(observation(ONE), NOON)
     assert read_heard(tmp_path / "state") == {}
-    (tmp_path / "heard.json").write_text("{")
-    assert read_heard(tmp_path) == {}
+    for torn in (
+        "{",
+        '{"format_version": "1.0", "heard_at": {"n1": "9999-12-31T23:59:59-12:00"}}',
+        '{"format_version": "1.0", "heard_at": {"n1": "2026-11-30T12:00:00"}}',
+        '{"format_version": "2.0", "heard_at": {"n1": "2026-11-30T12:00:00Z"}}',
+    ):
+        (tmp_path / "heard.json").write_text(torn)
+        assert read_heard(tmp_path) == {}, torn

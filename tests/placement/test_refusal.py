@@ -22,7 +22,7 @@ def test_a_large_fleet_is_told_in_a_few_nodes_and_the_rest_in_a_number() -> None
     refusal = refuse(room, demands(desired, spec))
     assert refusal.shortage == "no node has 2 h100-80gb free (1 at most, n0)"
     assert refusal.message.count("has 1 of 4 free (other/0)") == NAMED_NODES
-    assert "6 more nodes have no more" in refusal.message
+    assert "6 others have no more than these" in refusal.message
     assert "x0 is drained" in refusal.message
     assert "3 more are closed" in refusal.message
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 
+from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import ForeignProcess, ReplicaState
 from reconciler.planning.planner import plan
 from reconciler.planning.premises import premises, stale
-from tests.builders import NOON, a_desired, a_model, a_node, a_replica, gpus_of, heard, lost, observation
+from tests.builders import NOON, a_desired, a_model, a_node, a_replica, an_intent, gpus_of, heard, lost, observation
 from tests.strategies import Fleet, fleets
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ def told(*nodes: NodeObservation, **_: Any) -> list[str]:
     now = observation(*nodes)
     found = stale(PLAN, premises(PLAN, PLANNED), plan(DESIRED, now, (), NOON).plan, now)
     return [f"{each.change.replica}: {each.why}" for each in found]
+
+
+def test_a_restart_that_was_asked_for_meanwhile_is_told_as_another_launch() -> None:
+    asked = plan(DESIRED, PLANNED, (an_intent(IntentKind.RESTART, "m"),), NOON).plan
+    (found,) = stale(PLAN, premises(PLAN, PLANNED), asked, PLANNED)
+    assert found.why == "another launch is wanted now, as when a restart was asked for meanwhile"
 
 
 def test_the_plan_is_one_surge_from_n1_to_n2() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.sources.documents import parse
 from tests.gate.tree import judged
 from tests.sources.trees import FLEET, MODEL
 
@@ -58,6 +59,16 @@ FIRST = MODEL.count("\n") + 1
             [("yaml/type", FIRST + 2)],
             id="none is there",
         ),
+        pytest.param(
+            "    env:\n      VLLM_API_KEY: {secret: llama-70b-key-of-production}\n    gpus: four\n",
+            [("yaml/type", FIRST + 2)],
+            id="the name of a secret",
+        ),
+        pytest.param(
+            f"    env:\n      VLLM_API_KEY: {{secret: {TOKEN}}}\n    gpus: four\n",
+            [(RULE, FIRST + 1), ("yaml/type", FIRST + 2)],
+            id="the secret itself where its name belongs",
+        ),
     ],
 )
 def test_both_are_told(text: str, rules: list[tuple[str, int]]) -> None:
@@ -73,3 +84,21 @@ def test_a_secret_that_a_rule_sees_is_told_once() -> None:
 def test_the_words_are_those_of_the_rule() -> None:
     ((_, _, message), _) = sorted(found(f"    env:\n      HF_TOKEN: {TOKEN}\n      COUNT: 12\n"))
     assert message == "HF_TOKEN holds a Hugging Face token in plain text"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"external: {{url: 'https://a.example', api_key_env: sk-proj-{PASSWORD}}}\n",
+        f"profiles:\n  - {{name: p, engine: vllm, args: --api-key {PASSWORD}}}\n",
+    ],
+    ids=["the key for the name of its variable", "all arguments as one text"],
+)
+def test_what_people_paste_in_the_wrong_form_is_not_shown_with_its_line(text: str) -> None:
+    shown = parse(f"name: m\n{text}".encode()).shown_text()
+    assert PASSWORD not in shown
+    assert "api_key_env" in shown or "args" in shown
+
+
+def test_the_name_of_a_variable_is_shown() -> None:
+    assert "OPENAI_API_KEY" in parse(b"external: {api_key_env: OPENAI_API_KEY}\n").shown_text()
