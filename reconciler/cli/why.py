@@ -22,7 +22,7 @@ def why(
     """Say why a model is not as HEAD wants it, and which small changes would unblock it."""
     import anyio  # noqa: PLC0415  # keeps --help lean
 
-    from reconciler.controller.aim import load_commit  # noqa: PLC0415
+    from reconciler.controller.aim import load_to_explain  # noqa: PLC0415
     from reconciler.controller.attempt import wall_clock  # noqa: PLC0415
     from reconciler.controller.ground import ground  # noqa: PLC0415
     from reconciler.controller.look import look  # noqa: PLC0415
@@ -36,7 +36,7 @@ def why(
     from reconciler.views.why import why_json, why_text  # noqa: PLC0415
 
     options: Context = context.obj
-    aim = load_commit(options.directory)
+    aim, refused = load_to_explain(options.directory)
     note_uncommitted(options.directory, aim)
     state = state_dir(aim.desired.fleet.name)
     standing = read_standing(state)
@@ -50,4 +50,8 @@ def why(
         raise UsageError(f"there is no model {model!r} in HEAD, and none runs", hint=hint)
     case = Case(aim.desired, observed, standing.intents, wall_clock())
     answer = explain(case, model, WouldMerge(), aim.sha)
-    out(why_json(answer) if format is Format.JSON else why_text(answer))
+    # Of a refused commit nothing starts: only what is in the way is worth telling.
+    if refused is None or answer.rule is not None:
+        out(why_json(answer) if format is Format.JSON else why_text(answer))
+    if refused is not None:
+        raise refused

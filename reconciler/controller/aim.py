@@ -15,6 +15,7 @@ from reconciler.gate.inherited import marked
 from reconciler.gate.ledger import ledger
 from reconciler.gate.sides import Side
 from reconciler.planning.limits import removal
+from reconciler.planning.unblocking import LACKS_ROOM
 from reconciler.sources.loader import UNNAMED, load
 from reconciler.sources.repository import read_tree
 from reconciler.sources.worktree import read_worktree
@@ -108,6 +109,21 @@ def load_commit(directory: Path, revision: str = "HEAD", memory: Memory | None =
 def aim_of(tree: Tree, memory: Memory | None = None) -> Aim:
     """The aim of one tree; InvalidCluster with every finding when the gate refuses it."""
     return _passed(check_tree(tree, memory=memory))
+
+
+def load_to_explain(directory: Path) -> tuple[Aim, InvalidCluster | None]:
+    """HEAD, and what the gate has against it where that is lack of room alone: of that planning can tell ways out.
+
+    InvalidCluster and SourceError as `load_commit` where it is anything else.
+    """
+    checked = check_tree(read_tree(directory))
+    try:
+        return _passed(checked), None
+    except InvalidCluster as refused:
+        errors = {each.rule for each in refused.findings if each.severity is Severity.ERROR}
+        if checked.loaded.desired is None or not errors <= LACKS_ROOM:
+            raise
+        return Aim(checked.loaded.desired, checked.tree.commit, checked.tree.tree_id), refused
 
 
 def load_worktree(directory: Path) -> Aim:
