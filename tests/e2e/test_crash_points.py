@@ -23,7 +23,7 @@ RECONCILER_DIES = {
         CrashPoint("assign", 0, Moment.FENCED),  # its start arrives when the next one has claimed
         CrashPoint("assign", 1, Moment.AFTER),  # the successor serves, and the first is being stopped
         CrashPoint("assign", 2, Moment.LATE),
-        CrashPoint("observe", 20, Moment.AFTER),
+        CrashPoint("observe", 10, Moment.AFTER),
     ],
     "in_place": [
         CrashPoint("claim", 1, Moment.LATE),

@@ -124,7 +124,9 @@ class ThreeNodes:
                 if toll.struck is None:
                     assert first.returncode == 0, out + err
                 elif dies == "reconciler":
-                    assert first.returncode == -signal.SIGKILL, out + err
+                    # Of the last observations nobody waits for the answer: it may have ended before the signal.
+                    may_end = toll.struck.kind == "observe"
+                    assert first.returncode == -signal.SIGKILL or (may_end and first.returncode == 0), out + err
                 else:
                     assert first.returncode in {0, 7}, out + err
                 if told.first != 0:
