@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FLEET = "name: accuracy\n"
 NODES = "pool: cards\ngpus: {class: h100-80gb, count: 64}\nnodes: [node-01]\n"
 """The card the oracle pretended; one node holds every width asked for."""
+COMMIT = "0" * 40
+"""A revision is a commit: the gate refuses tags."""
 AT_ONCE = 1000
 """Models in one tree: a file is 256 KiB at most, a tree 64 MiB."""
 
@@ -64,10 +66,10 @@ def judged(cases: Sequence[Case]) -> Iterator[tuple[Case, list[Finding]]]:
 
 def written(case: Case) -> dict[str, str]:
     """The model's file, in JSON, which is YAML, and its lock."""
-    source = f"hf:org/{case.name}@v1"
+    source = f"hf:org/{case.name}@{COMMIT}"
     profile = {"name": "p", "engine": case.engine, "version": case.version, "gpu_class": "h100-80gb", "gpus": case.gpus}
     model = {"name": case.name, "source": source, "context": case.context, "task": case.task}
-    locked = {"source": source, "revision": "v1", "format": "safetensors", "weight_bytes": 1, "config": case.config}
+    locked = {"source": source, "revision": COMMIT, "format": "safetensors", "weight_bytes": 1, "config": case.config}
     if case.quant_config is not None:
         locked["quant_config"] = case.quant_config
     return {
@@ -77,10 +79,14 @@ def written(case: Case) -> dict[str, str]:
 
 
 def errors(findings: list[Finding]) -> set[str]:
-    """Rules that refuse."""
-    return {each.rule for each in findings if each.severity is Severity.ERROR}
+    """Rules that refuse, room apart: no row says what its weights are, nor that all rows fit at once."""
+    return {each.rule for each in findings if each.severity is Severity.ERROR and not _of_room(each)}
 
 
 def passing(findings: list[Finding]) -> tuple[int, ...] | None:
     """The counts that would pass, as the first finding that lists them has it."""
-    return next((each.valid for each in findings if each.valid is not None), None)
+    return next((each.valid for each in findings if each.valid is not None and not _of_room(each)), None)
+
+
+def _of_room(finding: Finding) -> bool:
+    return finding.rule.startswith(("memory/", "inventory/overcommitted"))
