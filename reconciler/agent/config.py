@@ -10,12 +10,11 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from reconciler.agent.engine_commands import default_command
 from reconciler.domain.base import Frozen, Name, Positive, PositiveNumber, Text, digest
+from reconciler.domain.loopback import is_loopback
 from reconciler.domain.model_spec import Engine
 from reconciler.domain.port_blocks import PortRange
 from reconciler.durable import make_private_directory, write_atomically
 from reconciler.errors import AgentError, UsageError
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _FIRST_LINES = 3
 """Of a config's errors are shown: the first is nearly always the cause."""
@@ -26,7 +25,7 @@ def _listen(address: str) -> str:
     if address.startswith("unix:/"):
         return address
     url = urlsplit(address)
-    if url.scheme == "http" and url.hostname in LOOPBACK and url.port is not None and url.path in {"", "/"}:
+    if url.scheme == "http" and is_loopback(url.hostname) and url.port is not None and url.path in {"", "/"}:
         return address
     raise ValueError("expected unix:/PATH or http://127.0.0.1:PORT (plain HTTP is for loopback and Unix sockets only)")
 

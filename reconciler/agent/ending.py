@@ -42,7 +42,7 @@ async def ended(replica: Replica) -> float:
         return 0.0
     replica.kill_group()
     tools, entry = replica.tools, replica.record.entry
-    replica.fail(why_ended(entry, ending, logs=tools.logs, secrets=tools.config.secrets, support=tools.support))
+    replica.fail(why_ended(entry, ending, config=tools.config, logs=tools.logs, support=tools.support))
     return GROUP_CHECK
 
 

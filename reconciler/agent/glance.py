@@ -1,8 +1,8 @@
 """A bounded look at engines when no agent runs: whether they answer as the replicas they should be.
 
-Only the readiness probes without a body are sent (llama.cpp: `/health` and the names it serves): they cost the engine
-nothing, and no request of a user waits behind them. So that `status` and `plan` stay quick, what has not answered by
-the deadline counts as silent.
+Only the readiness probes without a body are sent (llama.cpp: `/health`, the names it serves, its adapters): they cost
+the engine nothing, and no request of a user waits behind them. So that `status` and `plan` stay quick, what has not
+answered by the deadline counts as silent.
 """
 
 from __future__ import annotations

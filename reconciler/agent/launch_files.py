@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reconciler.agent.journal import file_stem
 from reconciler.durable import make_private_directory, write_atomically
+from reconciler.engines.secret_settings import SecretSettings
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
@@ -20,15 +23,19 @@ def launch_directory(agent_directory: Path, replica_id: str) -> Path:
     return agent_directory / "launches" / file_stem(replica_id)
 
 
-def write_launch_files(directory: Path, files: Mapping[str, str]) -> None:
+def write_launch_files(
+    directory: Path, files: Mapping[str, str | SecretSettings], declared: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Make the directory with these files in it, and take away those of replicas that are gone; AgentError if it fails.
 
-    A replica is gone when its record in the journal is.
+    `declared` is the declared environment with its secrets: what files ask of it is put into them, and into nothing
+    else. Only the agent's own user can read them. A replica is gone when its record in the journal is.
     """
     records = directory.parent.parent / "replicas"
+    contents = {name: content_of(name, wanted, declared) for name, wanted in files.items()}
     try:
         make_private_directory(directory)
-        for name, content in files.items():
+        for name, content in contents.items():
             write_atomically(directory / name, content.encode())
     except OSError as error:
         raise AgentError(f"{directory} cannot be written: {error.strerror}") from error
@@ -36,3 +43,38 @@ def write_launch_files(directory: Path, files: Mapping[str, str]) -> None:
         for each in directory.parent.iterdir():
             if each != directory and not (records / f"{each.name}.json").exists():
                 shutil.rmtree(each, ignore_errors=True)
+
+
+def content_of(name: str, wanted: str | SecretSettings, declared: Mapping[str, str]) -> str:
+    """What stands in one file. AgentError names the variable whose value cannot stand there, and never the value."""
+    if isinstance(wanted, str):
+        return wanted
+    return "".join(f"{setting}: {_quoted(name, each, declared)}\n" for setting, each in wanted.variables.items())
+
+
+def in_files(files: Mapping[str, str | SecretSettings]) -> frozenset[str]:
+    """The declared variables whose values stand in files."""
+    return frozenset(
+        variable
+        for wanted in files.values()
+        if isinstance(wanted, SecretSettings)
+        for variable in wanted.variables.values()
+    )
+
+
+def _quoted(name: str, variable: str, declared: Mapping[str, str]) -> str:
+    """As a quoted string, so that 0123 or `no` stays text.
+
+    Engines turn these files into words of a command line: one that is empty or begins with a dash is none, and an empty
+    key would be no key. What is not printable ASCII goes into no header either.
+    """
+    value = declared.get(variable, "")
+    if not value:
+        fault = "is empty"
+    elif value.startswith("-"):
+        fault = "begins with a dash"
+    elif not (value.isascii() and value.isprintable()) or " " in value:
+        fault = "has blanks, line ends or other than ASCII characters in it"
+    else:
+        return json.dumps(value)
+    raise AgentError(f"the value of {variable} {fault}: it cannot go into {name}", hint="choose another, and retry")

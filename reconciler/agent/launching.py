@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import pwd
 import re
 import shutil
 import socket
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from reconciler.agent.config import LOOPBACK
+from reconciler.agent.binding import can_bind
 from reconciler.agent.drivers.base import ProcessSpec
-from reconciler.agent.inventory import declared_gpus, numa_nodes
-from reconciler.agent.launch_files import launch_directory, write_launch_files
+from reconciler.agent.inventory import Inventory, numa_nodes
+from reconciler.agent.launch_files import in_files, launch_directory, write_launch_files
 from reconciler.agent.secret_files import resolve_env
 from reconciler.agent.weight_files import adapter_rank, size_of, vocabulary_bytes
+from reconciler.domain.loopback import is_loopback
 from reconciler.domain.port_blocks import PORT_BLOCK
 from reconciler.engines.base import Site
 from reconciler.engines.devices import vendor_of
@@ -47,6 +51,9 @@ INHERITED = (
     "PYTHONPATH",  # set by whoever starts us from a checkout, where our own llama.cpp server is not installed
 )
 """Of the agent's environment this much reaches an engine. Everything else, credentials above all, stays here."""
+
+
+_NOTHING_MEASURED = Inventory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +195,17 @@ def prepare(
     log: Path,
     environment: Mapping[str, str],
     cores: tuple[int, ...] = (),
+    inventory: Inventory = _NOTHING_MEASURED,
 ) -> Prepared:
     """The process specification. Declared environment comes after the inherited one, the engine module's last.
 
-    `cores` are CPU cores that are its alone. Writes the files that the launch wants in the replica's own directory.
+    `cores` are CPU cores that are its alone; vendor and NUMA nodes of its GPUs come from the node's `inventory`. Writes
+    the files that the launch wants in the replica's own directory.
     """
     declaration = entry.declaration
     directory = launch_directory(config.directory, entry.id)
     shard = own_shard(entry, config.node)
+    numa = numa_nodes(inventory.gpus, shard.gpus, numactl=True)
     site = Site(
         host=_host(entry, config),
         port=port,
@@ -203,8 +213,8 @@ def prepare(
         mmproj_path=None if weights.mmproj is None else str(weights.mmproj),
         adapter_paths={name: str(path) for name, path in weights.adapters.items()},
         gpus=shard.gpus,
-        vendor=vendor_of(declaration.gpu_class),
-        numa_nodes=numa_nodes(declared_gpus(config), shard.gpus, numactl=shutil.which("numactl") is not None),
+        vendor=inventory.vendor_of(shard.gpus) or vendor_of(declaration.gpu_class),
+        numa_nodes=numa if can_bind(numa, environment.get("PATH")) else (),
         addresses=entry.addresses,
         rank=own_rank(entry, config.node),
         cores=cores,
@@ -213,13 +223,34 @@ def prepare(
         adapter_ranks=weights.adapter_ranks,
         cache_dir=str(cache_directory(declaration, config)),
         directory=str(directory),
+        command=command,
+        interpreter=sys.executable,
     )
     launch = engine.launch(declaration, site)
-    write_launch_files(directory, launch.files)
-    inherited = {name: environment[name] for name in INHERITED if name in environment}
-    env = {**inherited, **resolve_env(declaration.env, config.secrets), **launch.env}
-    spec = ProcessSpec(argv=(*command, *launch.arguments), env=env, log_path=log, cwd=config.directory)
+    _find_launcher(launch.launcher, config, environment)
+    declared = resolve_env(declaration.env, config.secrets)
+    write_launch_files(directory, launch.files, declared)
+    inherited = {**_home(), **{name: environment[name] for name in INHERITED if name in environment}}
+    shown = {name: value for name, value in declared.items() if name not in in_files(launch.files)}
+    env = {**inherited, **shown, **launch.env}
+    spec = ProcessSpec(
+        argv=(*launch.launcher, *command, *launch.arguments), env=env, log_path=log, cwd=config.directory
+    )
     return Prepared(spec, port, launch.url)
+
+
+def _home() -> Mapping[str, str]:
+    """The user's own, for an agent that was started without one, as by systemd: Open MPI 5 ends where there is none."""
+    try:
+        return {"HOME": pwd.getpwuid(os.getuid()).pw_dir}
+    except KeyError:  # a container's uid has no account
+        return {}
+
+
+def _find_launcher(words: tuple[str, ...], config: AgentConfig, environment: Mapping[str, str]) -> None:
+    """AgentError where the program that starts the engine is not on this node."""
+    if words and shutil.which(words[0], path=environment.get("PATH")) is None:
+        raise AgentError(f"{config.node} has no {words[0]}", hint="install Open MPI (Debian: openmpi-bin)")
 
 
 def _host(entry: RunEntry, config: AgentConfig) -> str:
@@ -228,7 +259,7 @@ def _host(entry: RunEntry, config: AgentConfig) -> str:
     Agents of its other nodes ask the leader whether it answers, and ranks meet there: where the agent's engines keep to
     this machine, one over several nodes listens under the address that the others know.
     """
-    if len(entry.placement.shards) == 1 or config.engine_host not in LOOPBACK:
+    if len(entry.placement.shards) == 1 or not is_loopback(config.engine_host):
         return config.engine_host
     return entry.addresses[own_rank(entry, config.node)]
 

@@ -62,14 +62,17 @@ class EngineLogs:
             shutil.copyfileobj(file, kept)
         os.truncate(path, 0)
 
-    def tail(self, replica_id: str, lines: int) -> str | None:
-        """The last lines of a replica's log; None when it never wrote one."""
+    def tail(self, replica_id: str, lines: int, *, this_launch: bool = False) -> str | None:
+        """The last lines of a replica's log, of the launch before where this one wrote nothing; None without a log.
+
+        `this_launch`: nothing of the one before, which ended for a reason of its own.
+        """
         path = self.path(replica_id)
         if not path.exists():
             return None
         newest = _last_lines(path, lines)
         missing = lines - len(newest)
-        earlier = _last_lines(_previous(path), missing) if missing and path.stat().st_size == 0 else []
+        earlier = _last_lines(_previous(path), missing) if missing and not this_launch and not newest else []
         return "".join(f"{line}\n" for line in (*earlier, *newest))
 
     def prune(self, held: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from reconciler.agent.config import agent_directory
 from reconciler.agent.drivers.base import Exit
 from reconciler.agent.drivers.process import ProcessDriver, machine_boot_id
 from reconciler.agent.glance import answering
-from reconciler.agent.inventory import declared_gpus, installed_engines
+from reconciler.agent.gpus import look_once
+from reconciler.agent.inventory import installed_engines
 from reconciler.agent.journal import read_journal
 from reconciler.agent.logs import EngineLogs
 from reconciler.agent.observing import REVISIONS_PER_START, Gauges, observe_replica
@@ -54,6 +56,7 @@ def offline_observation(state_dir: Path, config: AgentConfig) -> ReachableNode:
     records = [record for record in looks if record is not None]
     unsure = (record for record in records if record.state in _UNSURE and record.identity is not None)
     serving = answering(unsure, support, config.secrets)
+    gpus = look_once(config, os.environ)
     seen = [_serving(record, moment) if record.id in serving else record for record in records]
     return ReachableNode(
         name=config.node,
@@ -63,7 +66,8 @@ def offline_observation(state_dir: Path, config: AgentConfig) -> ReachableNode:
         revision=0 if contents.node is None else recovered.node.agent_starts * REVISIONS_PER_START - 1,
         epoch=recovered.node.epoch,
         generation=recovered.node.accepted[1],
-        gpus=declared_gpus(config),
+        gpus=gpus.gpus,
+        gpu_problems=gpus.problems,
         engines=installed_engines(config, support),
         replicas=tuple(
             observe_replica(record, Gauges(), moment, ever_ready=record.id in serving or record.entry.digest in digests)
@@ -93,7 +97,7 @@ def _as_of_now(
         moment,
         boot_id=boot_id,
         alive=identity is not None and driver.alive(identity),
-        why=partial(why_ended, record.entry, Exit(), logs=logs, secrets=config.secrets, support=support),
+        why=partial(why_ended, record.entry, Exit(), config=config, logs=logs, support=support),
         ever_ready=ever_ready,
     )
     left = identity is not None and driver.group_alive(identity)

@@ -30,8 +30,8 @@ _DELETED = " (deleted)"
 _PORT = re.compile(r"--port(?: |=)(\d{1,5})(?: |$)")
 """How every engine of ours is told its port."""
 
-_GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-"""Of NVIDIA's and of AMD's: an engine has the one of the GPUs that it was started on."""
+_GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES")
+"""Of NVIDIA's, of AMD's and of Intel's: an engine has words in the one of the GPUs that it was started on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Running:
     """Whether the first of them is open."""
     gpus: tuple[str, ...] = ()
     """UUIDs of the GPUs that it was started with, as far as its environment tells."""
+    gpu_numbers: tuple[int, ...] = ()
+    """The same by index: vLLM before 0.24 and Gaudi are told nothing else."""
 
 
 def identify(pid: int) -> ProcessIdentity | None:
@@ -153,5 +155,12 @@ def _describe(process: psutil.Process) -> Running | None:
         return None
     told = {int(port) for port in _PORT.findall(command)}
     ports = tuple(sorted(listening | told, key=lambda port: (port not in told, port)))
-    gpus = tuple(word.strip() for word in visible.split(",") if word.strip())
-    return Running(identity, command, ports, listens=bool(ports) and ports[0] in listening, gpus=gpus)
+    words = [word.strip() for word in visible.split(",") if word.strip()]
+    return Running(
+        identity,
+        command,
+        ports,
+        listens=bool(ports) and ports[0] in listening,
+        gpus=tuple(word for word in words if not word.isdecimal()),
+        gpu_numbers=tuple(int(word) for word in words if word.isdecimal()),
+    )

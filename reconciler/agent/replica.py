@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reconciler.domain.assignment import RunEntry, StopEntry
     from reconciler.domain.declaration import DeclaredAdapter
     from reconciler.domain.observed import ObservedReplica
-    from reconciler.engines.base import EngineSupport, Probe
+    from reconciler.engines.base import EngineSupport, Paths, Probe
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +70,12 @@ class Watch:
     """When those that it lacks are tried again, on the monotonic clock."""
     wrong: str | None = None
     """What was wrong with its last answer, while it answers wrongly."""
+    paths: Paths | None = None
+    """Where the files lie that it was started with here; None where it was taken over: they may be others by now."""
     token_at: float | None = None
     """When it was last asked for a token while it serves, on the monotonic clock."""
+    busy_since: float | None = None
+    """Since when its start, or the end of its stop, waits for its GPUs' memory, on the monotonic clock."""
     refused_since: float | None = None
     """Since when nothing listens where it is asked, on the monotonic clock; None while somebody does."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import SecretRef
@@ -41,9 +43,23 @@ def secret_values(env: Mapping[str, str | SecretRef] | None, directory: Path) ->
     return {name: read_secret(name, directory) for name in names if (directory / name).is_file()}
 
 
+def every_secret(directory: Path) -> dict[str, str]:
+    """Name → value of all secrets of this node, as far as they can be read."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for path in sorted(directory.iterdir()):
+            with contextlib.suppress(AgentError):
+                found[path.name] = read_secret(path.name, directory)
+    return found
+
+
 def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
-    """The text with each secret's value replaced by its name: an engine may print what it was given."""
+    """The text with each secret's value replaced by its name: an engine may print what it was given.
+
+    Also as Python and JSON write it, with backslashes: SGLang's first line shows all its settings, its key among them.
+    """
     for name, value in secrets:
         if len(value) >= _SHORTEST:
-            text = text.replace(value, f"[secret {name}]")
+            for written in (value, repr(value)[1:-1], json.dumps(value)[1:-1]):
+                text = text.replace(written, f"[secret {name}]")
     return text

@@ -18,6 +18,7 @@ import uvicorn
 from reconciler.agent.app import Desk, create_app
 from reconciler.agent.clock import SystemClock
 from reconciler.agent.drivers.process import ProcessDriver, machine_boot_id
+from reconciler.agent.gpus import gpus_of, watch
 from reconciler.agent.journal import Journal
 from reconciler.agent.lock import holding_lock
 from reconciler.agent.logs import EngineLogs
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from reconciler.agent.config import AgentConfig
+    from reconciler.agent.gpus import Gpus
     from reconciler.agent.lock import Tenure
 
 _log = logging.getLogger(__name__)
@@ -77,12 +79,14 @@ async def _run(config: AgentConfig, listener: socket.socket, tenure: Tenure) -> 
         logs=logs,
         running=partial(running_engines, logs.directory),
         environment=os.environ,
+        gpus=gpus_of(config, os.environ),
     )
     server = await _serving(desk, listener)
     try:
+        await tools.gpus.look()
         running = await anyio.to_thread.run_sync(tools.running)
         supervisor = Supervisor(tools, Journal(config.directory, tenure.lost), running)
-        await _until_its_end(desk, supervisor, tenure)
+        await _until_its_end(desk, supervisor, tools.gpus, tenure)
     finally:
         with anyio.CancelScope(shield=True):
             await server.shutdown(sockets=[listener])
@@ -111,7 +115,7 @@ async def _serving(desk: Desk, listener: socket.socket) -> uvicorn.Server:
     return server
 
 
-async def _until_its_end(desk: Desk, supervisor: Supervisor, tenure: Tenure) -> None:
+async def _until_its_end(desk: Desk, supervisor: Supervisor, gpus: Gpus, tenure: Tenure) -> None:
     """Take commands until a signal comes or the state directory is taken away."""
     end = anyio.Event()
 
@@ -133,6 +137,7 @@ async def _until_its_end(desk: Desk, supervisor: Supervisor, tenure: Tenure) -> 
         _log.info("agent of %s (pid %d) listens on %s", desk.config.node, os.getpid(), desk.config.listen)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(supervisor.run, name="supervisor")
+            tasks.start_soon(watch, gpus, name="GPUs")
             tasks.start_soon(signalled, signals, name="signals")
             tasks.start_soon(tended, name="state directory")
             await end.wait()

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from reconciler.agent import ending, launching, lifecycle
+from reconciler.agent import ending, freeing, launching, lifecycle
 from reconciler.agent.adapters import keep_adapters
 from reconciler.agent.drivers.base import StartFailed
 from reconciler.agent.journal import JournalUnwritable, file_stem
 from reconciler.agent.plain import plain
 from reconciler.agent.recovery import choose, with_process
-from reconciler.engines.base import Health, Verdict
+from reconciler.engines.base import Health, Paths, Verdict
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ async def launch(replica: Replica) -> float:
     if holder is not None:
         replica.say(f"waiting for {holder} to free its GPUs")
         return WAIT_FOR_GPUS
+    if (busy := await freeing.busy(replica)) is not None:
+        replica.say("waiting for its GPUs to be free", busy)
+        return freeing.LOOK_AGAIN
+    if replica.record.stop is not None:
+        return 0.0
     try:
         await _prepare_and_start(replica)
     except JournalUnwritable as error:
@@ -89,6 +94,7 @@ async def _prepare_and_start(replica: Replica) -> None:
     """Find all that the launch needs, write it down, start; ReconcilerError says what is missing."""
     tools, entry = replica.tools, replica.record.entry
     launching.own_rank(entry, tools.config.node)
+    freeing.no_strangers(replica)
     engine, command = launching.engine_command(entry.declaration.engine, tools.config, tools.support)
     weights = await anyio.to_thread.run_sync(partial(launching.locate_weights, entry, tools.locate))
     if replica.record.stop is not None:
@@ -97,13 +103,25 @@ async def _prepare_and_start(replica: Replica) -> None:
     port = launching.choose_port(entry, tools.config, taken, replica.record.port)
     log, cores = tools.logs.path(entry.id), _cores(replica)
     prepared = launching.prepare(
-        entry, tools.config, engine, command, weights, port=port, log=log, environment=tools.environment, cores=cores
+        entry,
+        tools.config,
+        engine,
+        command,
+        weights,
+        port=port,
+        log=log,
+        environment=tools.environment,
+        cores=cores,
+        inventory=tools.gpus.seen(),
     )
     record = lifecycle.launching(replica.record, port, prepared.url, replica.now(), cores=cores)
     replica.home.save(record)
     replica.record = record
     tools.logs.rotate(entry.id)
     replica.watch = replica.fresh_watch()
+    if replica.leads():  # else another node's files are behind the answers
+        adapters = {name: str(path) for name, path in weights.adapters.items()}
+        replica.watch.paths = Paths(str(weights.model), adapters)
     with anyio.CancelScope(shield=True):  # the agent must not end between the start and its record
         try:
             identity = await tools.driver.start(prepared.spec)
@@ -174,10 +192,10 @@ def _hopeless(replica: Replica, verdict: Verdict) -> str | None:
 
 async def _readiness(replica: Replica, engine: EngineSupport) -> Verdict:
     """The verdict on the readiness probes, in order, up to the first that is not OK."""
-    declaration = replica.record.entry.declaration
+    declaration, paths = replica.record.entry.declaration, replica.watch.paths
     verdict = Verdict(Health.SILENT)
     for probe in engine.readiness(declaration):
-        verdict = engine.judge(declaration, probe, await replica.ask(probe, READINESS_TIMEOUT))
+        verdict = engine.judge(declaration, probe, await replica.ask(probe, READINESS_TIMEOUT), paths)
         if verdict.health is not Health.OK:
             break
     return verdict

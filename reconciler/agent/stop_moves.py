@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from math import ceil
 from typing import TYPE_CHECKING
 
 from reconciler.engines.base import StopBehaviour
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from reconciler.agent.records import StopRecord
 
 COUNT_EVERY = 0.5
-"""Seconds between two readings of the requests in flight: two in a row end a drain, so an idle one costs one second."""
-
-IDLE_READINGS = 2
-"""Readings of nothing in flight that end the drain: one alone may fall between two requests of a conversation."""
+"""Seconds between two readings of the requests in flight: for most engines two in a row end a drain, which then costs
+one second."""
 
 UNKNOWN_ENGINE_STOP = StopBehaviour(repeat_after=timedelta(seconds=10), kill_after=timedelta(seconds=30))
 """For a replica whose engine this agent does not know any more: the slowest engine ends in ten seconds once idle."""
@@ -48,7 +47,7 @@ def stop_move(
     agent process sent. After a restart of the agent that is 0, and one more is sent: better twice than never.
     """
     if stop.signalled_seconds_at is None:
-        return _draining(stop, now, idle_readings)
+        return _draining(stop, behaviour, now, idle_readings)
     elapsed = now - stop.signalled_seconds_at
     repeat_after, kill_after = behaviour.repeat_after.total_seconds(), behaviour.kill_after.total_seconds()
     if elapsed >= kill_after:
@@ -60,12 +59,17 @@ def stop_move(
     return StopMove.WAIT, next_due - elapsed
 
 
-def _draining(stop: StopRecord, now: float, idle_readings: int) -> tuple[StopMove, float]:
+def readings_for(behaviour: StopBehaviour) -> int:
+    """Readings in a row of nothing in flight that end a drain: the first and the last lie `idle_for` apart, or more."""
+    return 1 + max(1, ceil(behaviour.idle_for.total_seconds() / COUNT_EVERY))
+
+
+def _draining(stop: StopRecord, behaviour: StopBehaviour, now: float, idle_readings: int) -> tuple[StopMove, float]:
     if stop.withdrawn_seconds_at is None:
         return StopMove.INTEND, 0.0
     drain_begins = stop.withdrawn_seconds_at + stop.withdraw_delay.total_seconds()
     if now < drain_begins:
         return StopMove.WAIT, drain_begins - now
-    if idle_readings >= IDLE_READINGS or now >= drain_begins + stop.drain_timeout.total_seconds():
+    if idle_readings >= readings_for(behaviour) or now >= drain_begins + stop.drain_timeout.total_seconds():
         return StopMove.INTEND, 0.0
     return StopMove.COUNT, COUNT_EVERY

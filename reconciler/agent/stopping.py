@@ -6,7 +6,7 @@ import logging
 from signal import SIGTERM
 from typing import TYPE_CHECKING, assert_never
 
-from reconciler.agent import ending, lifecycle, serving
+from reconciler.agent import ending, freeing, lifecycle, serving
 from reconciler.agent.stop_moves import UNKNOWN_ENGINE_STOP, StopMove, stop_move
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ async def _bury(replica: Replica) -> float | None:
         await replica.exit_of(replica.record.identity)  # takes the zombie away
     if not ending.group_gone(replica):
         return ending.GROUP_CHECK
+    # Gone is what the planner places the next one on: its GPUs are to be measured free first, unless one waits here.
+    if replica.home.gpu_holder(replica.record, ()) is None and await freeing.busy(replica) is not None:
+        return freeing.LOOK_AGAIN
     _log.info("%s: stopped", replica.record.id)
     replica.home.forget(replica.record.id)
     return None

@@ -12,7 +12,7 @@ from reconciler.agent import lifecycle
 from reconciler.agent.adoption import adopted
 from reconciler.agent.causes import why_ended
 from reconciler.agent.drivers.base import Exit
-from reconciler.agent.inventory import declared_gpus, installed_engines
+from reconciler.agent.inventory import installed_engines
 from reconciler.agent.journal import JournalUnwritable
 from reconciler.agent.ledger import Ledger
 from reconciler.agent.observing import REVISIONS_PER_START
@@ -59,6 +59,7 @@ class Supervisor:
         self._change = anyio.Event()
         self._closing = False
         self._strays: tuple[Running, ...] = ()
+        self._gpus_told = tools.gpus.seen().shown
         self._ledger = self._adopt(running)
 
     async def greet(self) -> None:
@@ -73,7 +74,11 @@ class Supervisor:
                         tasks.start_soon(replica.guarded_step, name=f"first look at {replica.record.id}")
 
     def tend(self) -> None:
-        """Write again what is not on disk: because it could not be written, or because somebody removed it."""
+        """Write again what is not on disk, because it could not be written or somebody removed it; tell of GPUs."""
+        gpus = self._tools.gpus.seen().shown
+        if gpus != self._gpus_told:
+            self._gpus_told = gpus
+            self.changed()
         self._ledger.write_again()
         for replica_id, replica in self._replicas.items():
             replica.write_down(on_disk=self._journal.holds_replica(replica_id))
@@ -132,13 +137,15 @@ class Supervisor:
     def observe(self) -> ReachableNode:
         """The node as of now."""
         node, config, moment = self._ledger.record, self._tools.config, self._tools.clock.read()
+        gpus = self._tools.gpus.seen()
         return ReachableNode(
             name=config.node,
             boot_id=self._tools.boot_id,
             revision=self.revision,
             epoch=node.epoch,
             generation=node.accepted[1],
-            gpus=declared_gpus(config),
+            gpus=gpus.gpus,
+            gpu_problems=gpus.problems,
             engines=installed_engines(config, self._tools.support),
             replicas=tuple(replica.observe(moment) for _, replica in sorted(self._replicas.items())),
             foreign=self._foreign(),
@@ -192,8 +199,10 @@ class Supervisor:
             holds = replica.record.identity is not None or replica.record.state is ReplicaState.STARTING
             if replica_id != record.id and holds and gpus & own_gpus(replica.record.entry, self._tools.config.node):
                 return replica_id
+        shards, node = record.entry.placement.shards, self._tools.config.node
+        numbers = {gpu.index for shard in shards if shard.node == node for gpu in shard.gpus}
         for each in self._without_record(engines):
-            if not gpus.isdisjoint(each.gpus):
+            if not gpus.isdisjoint(each.gpus) or not numbers.isdisjoint(each.gpu_numbers):
                 return f"pid {each.identity.pid}, an engine without a record (agent stop --engines ends it),"
         return None
 
@@ -239,9 +248,7 @@ class Supervisor:
     def _adopt_replica(self, record: ReplicaRecord, written: ReplicaRecord | None) -> None:
         tools = self._tools
         alive = record.identity is not None and tools.driver.alive(record.identity)
-        why = partial(
-            why_ended, record.entry, Exit(), logs=tools.logs, secrets=tools.config.secrets, support=tools.support
-        )
+        why = partial(why_ended, record.entry, Exit(), config=tools.config, logs=tools.logs, support=tools.support)
         now = adopted(
             record,
             tools.clock.read(),

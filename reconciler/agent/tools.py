@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from reconciler.agent.clock import Clock
     from reconciler.agent.config import AgentConfig
     from reconciler.agent.drivers.base import Driver
+    from reconciler.agent.gpus import Gpus
     from reconciler.agent.logs import EngineLogs
     from reconciler.agent.processes import Running
     from reconciler.agent.records import ReplicaRecord
@@ -51,6 +52,7 @@ class Tools:
     """Engines of this state directory in the process table, by log stem. Reads all processes: not for the loop."""
     environment: Mapping[str, str]
     """Of the agent; engines get a small part of it."""
+    gpus: Gpus
 
 
 class Home(Protocol):

@@ -70,6 +70,16 @@ def flag_table(engine: Engine, version: str | None = None) -> FlagTable:
 
 
 @cache
+def key_variables() -> Mapping[str, tuple[Engine, ...]]:
+    """Variables in which an engine takes its API key, with the engines that do (`key_env` of the modules)."""
+    found: dict[str, tuple[Engine, ...]] = {}
+    for engine in Engine:
+        for name in table("flags/marks")[engine].get("keys", ()):
+            found[name] = (*found.get(name, ()), engine)
+    return found
+
+
+@cache
 def known_versions(engine: Engine) -> tuple[str, ...]:
     """The tabled versions, oldest first."""
     names = (entry.name for entry in files("reconciler.domain.tables").joinpath("flags").iterdir())

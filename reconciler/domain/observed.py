@@ -187,6 +187,9 @@ class ReachableNode(Frozen):
     generation: Count = 0
     """Of the assignment it holds."""
     gpus: tuple[ObservedGpu, ...] = ()
+    gpu_problems: tuple[str, ...] = Field(default=(), exclude_if=lambda problems: not problems)
+    """What a person should know of its GPUs: those that do not answer, and what contradicts the declaration. One
+    sentence each; not sent where there is none, so that an older reconciler reads it too."""
     engines: tuple[Text, ...] = ()
     """Engines that the agent's config lists and that are installed."""
     replicas: tuple[ObservedReplica, ...] = ()

@@ -106,6 +106,8 @@ class NodeStatus(Frozen):
     """What happened when its agent was asked; null where it answered."""
     heard_at: datetime | None = None
     """When it last answered, where it does not and that is remembered; RFC 3339 in UTC."""
+    gpu_problems: tuple[str, ...] = ()
+    """GPUs that do not answer their driver, and what contradicts the declaration."""
 
     @field_serializer("heard_at", when_used="json")
     def _utc(self, value: datetime | None) -> str | None:

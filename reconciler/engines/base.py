@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reconciler.domain import port_blocks
+from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from reconciler.domain.declaration import Declaration
     from reconciler.domain.model_spec import Engine
     from reconciler.domain.placement import PlacedGpu
+    from reconciler.engines.progress import Progress
+    from reconciler.engines.secret_settings import SecretSettings
+
+
+class CannotLaunch(ReconcilerError):
+    """A declaration that cannot be put into a command line on this node, with the reason."""
 
 
 class Vendor(StrEnum):
@@ -82,6 +89,10 @@ class Site:
     """Where compiled kernels are kept over restarts: a directory of its own for each engine version and GPU class."""
     directory: str | None = None
     """A directory of this replica alone, made before it starts; `Launch.files` go into it. None without one."""
+    command: tuple[str, ...] = ()
+    """The words that start the engine on this node, from the agent's config; `Launch.arguments` follow them."""
+    interpreter: str = "python3"
+    """The agent's own Python, where an engine is started by a program of ours."""
 
     @property
     def leader(self) -> str:
@@ -116,8 +127,10 @@ class Launch:
     """Base URL on which the replica will answer: the leader's on every node of it."""
     serves: bool = True
     """False on the nodes of a replica that only compute: such a process is as well as its leader is."""
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | SecretSettings] = field(default_factory=dict)
     """What stands in `Site.directory` when it starts, by file name: settings that an engine takes from files only."""
+    launcher: tuple[str, ...] = ()
+    """Words before the engine's command: the program that starts it, where it does not start by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +144,15 @@ class Probe:
     """Fields of a multipart form, instead of a body."""
     upload: bytes | None = None
     """The form's file, sent as `file`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where on its node the files lie that an engine was started with: some name themselves in its answers."""
+
+    model: str
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """By adapter name."""
 
 
 class Health(StrEnum):
@@ -171,46 +193,15 @@ class InFlight:
     waiting: int
 
 
-class Stage(StrEnum):
-    """How far a start is, in the usual order; an engine passes those it has."""
-
-    STARTING = "starting processes"
-    DOWNLOADING = "downloading"
-    LOADING = "loading weights"
-    COMPILING = "compiling"
-    ALLOCATING = "allocating the KV cache"
-    CAPTURING = "capturing graphs"
-    WARMING = "warming up"
-    OPENING = "opening slots"
-    LOADED = "loaded"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What one line of the engine's log says of its start; every one that differs from the last is a step forward."""
-
-    stage: Stage
-    done: int | None = None
-    """Of `total` in this stage; None where the line counts nothing."""
-    total: int | None = None
-    unit: str = ""
-    """What is counted: shards, graphs."""
-
-    @property
-    def words(self) -> str | None:
-        """`3 of 30 shards`; None where nothing is counted."""
-        if self.done is None:
-            return None
-        counted = str(self.done) if self.total is None else f"{self.done} of {self.total}"
-        return f"{counted} {self.unit}".rstrip()
-
-
 @dataclass(frozen=True, slots=True)
 class StopBehaviour:
-    """How it is signalled: SIGTERM at once, again after `repeat_after`, SIGKILL to its group after `kill_after`."""
+    """Once drained: SIGTERM, the same again after `repeat_after`, SIGKILL to its process group after `kill_after`."""
 
     repeat_after: timedelta
     kill_after: timedelta
+    idle_for: timedelta = timedelta(seconds=0.5)
+    """How long nothing must be in flight until its drain is over; two readings at the least, since one may fall between
+    two requests of a conversation. Longer where a request that is computed may look like none."""
 
 
 class EngineSupport(Protocol):
@@ -221,13 +212,14 @@ class EngineSupport(Protocol):
     """The command that installs it, for when the agent misses it."""
     stop: StopBehaviour
     key_env: tuple[str, ...]
-    """Variables in which it takes an API key: the value of the first that is declared goes with every probe, as a
-    bearer token. None where it takes keys only on its command line, which every user of the node can read."""
+    """Variables in which an API key is declared: the value of the first that is goes with every probe, as a bearer
+    token. The engine gets it by that variable, or in a file of `Launch.files`; never on its command line, which every
+    user of the node can read. None where it takes no key."""
 
     def launch(self, declaration: Declaration, site: Site) -> Launch:
         """The command line of a replica on one of its nodes; no default of the engine decides GPUs, memory or address.
 
-        Declared `args` stand where they are read last.
+        Declared `args` stand where they are read last. Raises CannotLaunch where the node's side does not allow it.
         """
         ...
 
@@ -235,8 +227,8 @@ class EngineSupport(Protocol):
         """Requests to send in order; the replica is ready when each was judged OK."""
         ...
 
-    def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:
-        """Read the answer to one readiness or liveness probe."""
+    def judge(self, declaration: Declaration, probe: Probe, answer: Answer, paths: Paths | None = None) -> Verdict:
+        """Read the answer to a readiness or liveness probe; what only `paths` tell is believed without them."""
         ...
 
     def liveness(self) -> Probe:

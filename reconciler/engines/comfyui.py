@@ -16,11 +16,13 @@ from reconciler.engines.base import Launch, StopBehaviour
 from reconciler.engines.caches import kernel_caches
 from reconciler.engines.comfyui_log import read_failure, read_progress
 from reconciler.engines.devices import visible_devices
+from reconciler.engines.numa import bound
 from reconciler.engines.urls import base_url
 
 if TYPE_CHECKING:
     from reconciler.domain.declaration import Declaration
-    from reconciler.engines.base import Answer, InFlight, Probe, Progress, Site, Verdict
+    from reconciler.engines.base import Answer, InFlight, Paths, Probe, Site, Verdict
+    from reconciler.engines.progress import Progress
 
 STOP = StopBehaviour(repeat_after=timedelta(seconds=5), kill_after=timedelta(seconds=10))
 """It has no handler for SIGTERM and ends at once, whatever it computes; the agent has waited for its queue before. The
@@ -50,13 +52,19 @@ class ComfyUi:
             *declaration.args,
         )
         environment = {**visible_devices(site), **kernel_caches(site)}
-        return Launch(arguments, environment, base_url(site.host, site.port))
+        return Launch(arguments, environment, base_url(site.host, site.port), launcher=bound(site))
 
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:  # noqa: ARG002  # serves under no name
         """It is ComfyUI, computes on a GPU, and its queue answers."""
         return (answers.SYSTEM, answers.QUEUE)
 
-    def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:  # noqa: ARG002  # no name
+    def judge(
+        self,
+        declaration: Declaration,  # noqa: ARG002  # it serves under no name
+        probe: Probe,
+        answer: Answer,
+        paths: Paths | None = None,  # noqa: ARG002  # nor under that of a file
+    ) -> Verdict:
         """Read the answer to a readiness or liveness probe."""
         return answers.judge(probe, answer)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from reconciler.engines import failures
-from reconciler.engines.base import Progress, Stage
+from reconciler.engines.progress import Progress, Stage
 
 _STAGES: tuple[tuple[str, Stage], ...] = (
     ("Total VRAM ", Stage.STARTING),
@@ -17,8 +17,9 @@ _STAGES: tuple[tuple[str, Stage], ...] = (
 )
 """Part of a line → stage, in the order of a start. Weights are loaded by the first workflow that wants them."""
 
-_STARTED = re.compile(r"^.*\bTotal VRAM .*$", re.MULTILINE)
-"""First line of a start that got past its command line and found its GPU."""
+_STARTED = re.compile(r"^.*\bTotal VRAM .*$|^.*\bPrompt executed in .*$", re.MULTILINE)
+"""First line of a start that got past its command line and found its GPU; or the end of a workflow, which it survived
+whatever was said of it: a GPU that is full fails a request and no more."""
 
 _FAILURES = failures.reasons(
     (

@@ -1,4 +1,4 @@
-"""Which fields of a profile an engine has no use for, and why: the gate refuses them there.
+"""Which fields of a profile an engine has no use for, and why, and whose GPUs it runs on: the gate refuses the rest.
 
 Every other field is taken: it changes the command line, the environment, the files or the placement of a replica. A
 field that passed and did nothing would be believed. `tests/engines/test_fields.py` holds both halves for every pair.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Engine
+from reconciler.engines.base import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ _OWN_TOWER = "the checkpoint brings its own; only llama.cpp takes a projector as
 
 NOT_TAKEN: Mapping[str, Mapping[Engine, str]] = {
     "nodes": {
-        Engine.TRTLLM: "trtllm-serve spans nodes only under an MPI launcher, whose processes no agent starts or stops",
         Engine.LLAMACPP: "llama.cpp spans nodes only through RPC servers, which no agent starts and which check nobody",
         Engine.COMFYUI: _ONE_GPU,
     },
@@ -54,6 +54,19 @@ NOT_TAKEN: Mapping[str, Mapping[Engine, str]] = {
     "mmproj": dict.fromkeys((Engine.VLLM, Engine.SGLANG, Engine.TRTLLM), _OWN_TOWER) | {Engine.COMFYUI: _AS_NAMED},
 }
 """By field, then engine: the reason, as the end of a sentence (facts/engines.md sections 1.2 and 1.3)."""
+
+
+VENDORS: Mapping[Engine, frozenset[Vendor]] = {
+    Engine.VLLM: frozenset({Vendor.NVIDIA, Vendor.AMD, Vendor.INTEL}),  # Gaudi through its plug-in, vllm-gaudi
+    Engine.SGLANG: frozenset({Vendor.NVIDIA, Vendor.AMD, Vendor.INTEL}),  # 0.5.23 asks for torch.hpu (utils/common.py)
+    Engine.TRTLLM: frozenset({Vendor.NVIDIA}),
+    Engine.LLAMACPP: frozenset({Vendor.NVIDIA, Vendor.AMD}),  # CUDA and HIP; its SYCL is for GPUs, which Gaudi is none
+    Engine.COMFYUI: frozenset({Vendor.NVIDIA, Vendor.AMD}),
+}
+"""Whose GPUs each program has kernels for, as far as a build for them exists; which build a node has only it knows."""
+
+VENDOR_NAMES: Mapping[Vendor, str] = {Vendor.NVIDIA: "NVIDIA", Vendor.AMD: "AMD", Vendor.INTEL: "Intel (Gaudi)"}
+"""For people."""
 
 
 def not_taken(engine: Engine, field: str) -> str | None:

@@ -15,12 +15,14 @@ from reconciler.engines import openai_answers
 from reconciler.engines.base import Launch, StopBehaviour, Vendor
 from reconciler.engines.devices import visible_devices
 from reconciler.engines.llamacpp_log import read_failure, read_progress
+from reconciler.engines.numa import bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reconciler.domain.declaration import Declaration
-    from reconciler.engines.base import Answer, InFlight, Probe, Progress, Site, Verdict
+    from reconciler.engines.base import Answer, InFlight, Paths, Probe, Site, Verdict
+    from reconciler.engines.progress import Progress
 
 DEFAULT_SLOTS = 1
 """Requests served at once when `max_concurrency` is not written. Every slot reserves KV cache for a whole request, so
@@ -63,15 +65,17 @@ class LlamaCpp:
             *("--metrics", "--slots", "--no-webui", "--offline"),
             *declaration.args,
         )
-        return Launch(arguments, _environment(site), f"http://{_bracketed(site.host)}:{site.port}")
+        url = f"http://{_bracketed(site.host)}:{site.port}"
+        return Launch(arguments, _environment(site), url, launcher=bound(site))
 
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:
-        """Loaded, serving under the right name, and answering one request of the kind it is there for."""
-        return (answers.HEALTH, openai_answers.MODELS, openai_answers.question(declaration))
+        """Loaded, serving under the right name with its adapters, and answering one request of its kind."""
+        adapters = (answers.ADAPTERS,) if declaration.adapters else ()
+        return (answers.HEALTH, openai_answers.MODELS, *adapters, openai_answers.question(declaration))
 
-    def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:
+    def judge(self, declaration: Declaration, probe: Probe, answer: Answer, paths: Paths | None = None) -> Verdict:
         """Read the answer to a readiness or liveness probe."""
-        return answers.judge(declaration, probe, answer)
+        return answers.judge(declaration, probe, answer, paths)
 
     def liveness(self) -> Probe:
         """`/health`: one process serves HTTP and computes, so that an answer means that it is there."""
@@ -94,7 +98,7 @@ class LlamaCpp:
         return None
 
     def adapters(self) -> Probe | None:
-        """None: it numbers its adapters and knows paths, not names; with one missing it does not start."""
+        """None: it takes them at its start only, and is ready with exactly those (`readiness`), or never."""
         return None
 
     def read_adapters(self, answer: Answer) -> frozenset[str] | None:  # noqa: ARG002  # nothing was asked
@@ -145,9 +149,15 @@ def _devices(declaration: Declaration, site: Site) -> tuple[str, ...]:
 
 
 def _environment(site: Site) -> Mapping[str, str]:
-    """GPUs by UUID in the order placed, none when there are none; the user's own config file is kept out."""
+    """GPUs by UUID in the order placed, none when there are none; the user's own config file is kept out.
+
+    It compiles no kernels: what CUDA's driver does for cards that are newer than the build is kept over restarts.
+    """
+    cuda = bool(site.gpus) and site.vendor is Vendor.NVIDIA
+    kept = {"CUDA_CACHE_PATH": f"{site.cache_dir}/cuda"} if cuda and site.cache_dir is not None else {}
     return {
         **visible_devices(site),
+        **kept,
         # llama-server reads $XDG_CONFIG_HOME/llama.cpp/config.ini before its flags; below a device there is no file.
         "XDG_CONFIG_HOME": "/dev/null",
     }

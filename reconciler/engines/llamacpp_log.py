@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from reconciler.engines.base import Progress, Stage
+from reconciler.engines import failures
+from reconciler.engines.progress import Progress, Stage
 
 _STAGES: tuple[tuple[str, Stage], ...] = (
     ("load_model: loading model '", Stage.LOADING),
@@ -25,9 +26,11 @@ _STAGES: tuple[tuple[str, Stage], ...] = (
 _STARTED = re.compile(r"^.*\b(?:llama_server|init): initializing \.\.\.$", re.MULTILINE)
 """First line of a start that got past its command line: what stands before it in a log is of an earlier one."""
 
-_FAILURES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.MULTILINE), sentence)
-    for pattern, sentence in (
+_MAKER = r"\b(?:CUDA|ROCm|MUSA)"
+"""What its GPUs are called in it: the same source is built for each of them."""
+
+_FAILURES = failures.reasons(
+    (
         (
             r'^error while handling argument "--device": invalid device: (\S+)',
             "llama-server sees no GPU {0}: it was built without CUDA, or fewer GPUs are visible to it than were placed",
@@ -42,10 +45,19 @@ _FAILURES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"allocating ([\d.]+) MiB on device (\d+): cudaMalloc failed",
-            "GPU {1} (as the engine counts them) has too little free memory: {0} MiB were asked for",
+            f"{failures.counted(1)} has too little free memory: {{0}} MiB were asked for",
         ),
+        (
+            rf"{_MAKER} error: out of memory\n.*current device: (\d+)",
+            f"{failures.counted(0)} has too little free memory",
+        ),
+        (rf"{_MAKER} error: (.+)\n.*current device: (\d+)", f"{failures.counted(1)} failed: {{0}}"),
         (r"n_seq_max must be <= (\d+)", "it takes at most {0} slots: max_concurrency is too high"),
         (r"failed to initialize the context: (?:std::bad_alloc|failed to allocate)", "no memory for the KV cache"),
+        (
+            rf"error loading model: unable to allocate {_MAKER}(\d+) buffer",
+            f"{failures.counted(0)} has too little free memory for its part of the weights",
+        ),
         (r"error loading model: unable to allocate (\S+) buffer", "no memory for the weights in {0}"),
         (r"failed to open GGUF file '(.+)' \((.+)\)$", "the weights {0} cannot be opened: {1}"),
         (r"invalid magic characters: '(.*)', expected 'GGUF'", "the weights are no GGUF file: they begin with '{0}'"),
@@ -64,7 +76,8 @@ _FAILURES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"Failed to load CLIP model from (.+)$", "the multimodal projector {0} cannot be loaded"),
         (r"error loading model: (?!llama_model_loader: failed to load model)(.+)$", "the model cannot be loaded: {0}"),
         (r"llama_init_from_model: (?:failed to initialize the context: )?(.+)$", "the model cannot be set up: {0}"),
-        (r"\bCUDA error: (.+)$", "a GPU failed: {0}"),
+        (rf"{_MAKER} error: (.+)$", "a GPU failed: {0}"),
+        failures.AMD_FAULT,
         (r"(GGML_ASSERT\(.+\) failed)$", "llama.cpp stopped at a check of its own: {0}"),
         (r"failed to load model, '(.+)'$", "the model {0} cannot be loaded"),
     )
@@ -79,10 +92,4 @@ def read_progress(line: str) -> Progress | None:
 
 def read_failure(tail: str) -> str | None:
     """One sentence on why the last start in this tail ended; None when its lines do not tell."""
-    starts = list(_STARTED.finditer(tail))
-    last = tail[starts[-1].end() :] if starts else tail
-    for pattern, sentence in _FAILURES:
-        found = list(pattern.finditer(last))
-        if found:
-            return sentence.format(*found[-1].groups()).rstrip(" :")
-    return None
+    return failures.find((_FAILURES,), failures.last_start(tail, _STARTED))

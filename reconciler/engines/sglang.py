@@ -13,13 +13,14 @@ from reconciler.domain.model_spec import Engine
 from reconciler.engines import openai_answers
 from reconciler.engines import sglang_answers as answers
 from reconciler.engines.base import Launch, StopBehaviour
-from reconciler.engines.sglang_arguments import arguments, environment
+from reconciler.engines.sglang_arguments import KEY, arguments, environment, key_file
 from reconciler.engines.sglang_log import read_failure, read_progress
 from reconciler.engines.urls import base_url
 
 if TYPE_CHECKING:
     from reconciler.domain.declaration import Declaration
-    from reconciler.engines.base import Answer, InFlight, Probe, Progress, Site, Verdict
+    from reconciler.engines.base import Answer, InFlight, Paths, Probe, Site, Verdict
+    from reconciler.engines.progress import Progress
 
 STOP = StopBehaviour(repeat_after=timedelta(seconds=10), kill_after=timedelta(seconds=30))
 """It looks every 5 s whether SIGTERM came and every 5 s whether requests are left, without a limit, then gives its
@@ -34,13 +35,14 @@ class Sglang:
     kind = Engine.SGLANG
     install_hint = "pip install sglang, in an environment of its own"
     stop = STOP
-    key_env: tuple[str, ...] = ()
-    """None: `--api-key` is a flag only."""
+    key_env: tuple[str, ...] = (KEY,)
+    """SGLang itself takes `--api-key` only, which goes into a file: see `key_file`."""
 
     def launch(self, declaration: Declaration, site: Site) -> Launch:
-        """The command line on one node of the replica."""
+        """The command line on one node of the replica, and the file with its key where one is declared."""
         url = base_url(site.host if site.leads else site.leader, site.port)
-        return Launch(arguments(declaration, site), environment(declaration, site), url, serves=site.leads)
+        words, files = arguments(declaration, site), key_file(declaration, site)
+        return Launch(words, environment(declaration, site), url, serves=site.leads, files=files)
 
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:
         """Serving under the right name, and answering one request of the kind it is there for.
@@ -49,7 +51,13 @@ class Sglang:
         """
         return (openai_answers.MODELS, openai_answers.question(declaration))
 
-    def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:
+    def judge(
+        self,
+        declaration: Declaration,
+        probe: Probe,
+        answer: Answer,
+        paths: Paths | None = None,  # noqa: ARG002  # it is told its name
+    ) -> Verdict:
         """Read the answer to a readiness or liveness probe."""
         return answers.judge(declaration, probe, answer)
 

@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.adapter_slots import gpu_slots, slot_rank
 from reconciler.domain.model_spec import Task
-from reconciler.engines.base import Port
+from reconciler.engines.base import CannotLaunch, Port
 from reconciler.engines.caches import kernel_caches
 from reconciler.engines.devices import visible_devices
+from reconciler.engines.secret_settings import SecretSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reconciler.domain.declaration import Declaration
     from reconciler.engines.base import Site
+
+KEY = "SGLANG_API_KEY"
+"""The variable under which a profile declares its API key. SGLang reads no such variable: the name is ours."""
+
+KEY_FILE = "sglang.yaml"
+"""In the replica's own directory. Its `--config` wants a name that ends in .yaml or .yml."""
 
 
 def arguments(declaration: Declaration, site: Site) -> tuple[str, ...]:
@@ -38,8 +45,23 @@ def arguments(declaration: Declaration, site: Site) -> tuple[str, ...]:
         *_adapters(declaration, site),
         *_numa(site),
         "--enable-metrics",
+        *(word for name in key_file(declaration, site) for word in ("--config", f"{site.directory}/{name}")),
         *declaration.args,
     )
+
+
+def key_file(declaration: Declaration, site: Site) -> Mapping[str, SecretSettings]:
+    """The file with its API key, for `--config`; none where no key is declared, or where it answers no requests.
+
+    Of 0.5.23: what the file says is read before the command line, `/health` and `/metrics` are answered without a key,
+    and everything else wants it as a bearer token, adapters too (utils/auth.py). Raises CannotLaunch without a
+    directory: it would serve without its key.
+    """
+    if KEY not in (declaration.env or {}) or not site.leads:
+        return {}
+    if site.directory is None:
+        raise CannotLaunch(f"{KEY} is declared, and there is no directory for the file that hands it to SGLang")
+    return {KEY_FILE: SecretSettings({"api-key": KEY})}
 
 
 def environment(declaration: Declaration, site: Site) -> Mapping[str, str]:
@@ -51,9 +73,25 @@ def environment(declaration: Declaration, site: Site) -> Mapping[str, str]:
     return {
         **visible_devices(site),
         **kernel_caches(site),
-        **({} if site.cache_dir is None else {"SGLANG_CACHE_DIR": f"{site.cache_dir}/sglang"}),
+        **_own_caches(site),
         **({"SGLANG_HOST_IP": site.address} if declaration.nodes > 1 else {}),
         "HF_HUB_OFFLINE": "1",
+    }
+
+
+def _own_caches(site: Site) -> Mapping[str, str]:
+    """Its own, beside those of `kernel_caches`.
+
+    0.5.23 keeps all of them below the first but what it compiles itself (environ.py); releases before have DeepGEMM's
+    under $HOME as well.
+    """
+    if site.cache_dir is None:
+        return {}
+    root = f"{site.cache_dir}/sglang"
+    return {
+        "SGLANG_CACHE_DIR": root,
+        "SGLANG_JIT_CACHE_DIR": f"{root}/jit",
+        "SGLANG_DG_CACHE_DIR": f"{root}/deep_gemm",
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from reconciler.engines import failures
-from reconciler.engines.base import Progress, Stage
+from reconciler.engines.progress import Progress, Stage
 
 _SHARDS = re.compile(r"\bshards:\s+\d+% Completed \| (\d+)/(\d+)")
 _GRAPHS = re.compile(r"\bCapturing (?:batches|num tokens) .*?\| *(\d+)/(\d+) \[")
@@ -80,14 +80,42 @@ _LATE_FAILURES = failures.reasons(
             r"File \"\S*/srt/(models/\w+\.py)\", line (\d+), in .+\n(?:(?!\S*Error).*\n){0,4}AssertionError:?(.*)$",
             "a check of {0} (line {1}) failed: the model's sizes do not divide over these GPUs, as far as is known{2}",
         ),
-        (
-            r"Rank (\d+) scheduler died during initialization \(exit code: -9\)",
-            "the process of rank {0} was killed while it started: the node's RAM may have run out",
-        ),
         (r"watchdog timeout \(\S*?=(\d+)", "one step took longer than {0} s, and its watchdog ended it"),
     )
 )
 """What is less telling than PyTorch's own words for the same event."""
+
+_SUBPROCESS = r"Subprocess (\S+) \(pid=\d+\) crashed with exit code"
+_RANK = r"Rank (\d+) scheduler died during initialization \(exit code:"
+
+
+def _by_signal(*, crashed: bool) -> failures.Reasons:
+    return (
+        *failures.by_signal(rf"{_RANK} -SIGNAL\)", "while starting, the process of rank {0}", crashed=crashed),
+        *failures.by_signal(rf"{_SUBPROCESS} -SIGNAL\b", "its process {0}", crashed=crashed),
+    )
+
+
+_CRASHES = _by_signal(crashed=True)
+
+_LAST_WORDS = (
+    *failures.reasons(
+        (
+            (rf"{_RANK} (\d+)\)", "the process of rank {0} ended with code {1} while it started"),
+            (rf"{_SUBPROCESS} (\d+)\b", "its process {0} ended with code {1}"),
+        )
+    ),
+    *_by_signal(crashed=False),
+    *failures.reasons(
+        (
+            (
+                r"Received sigquit from a child proces|SIGQUIT received\. .*It usually means one child failed",
+                "one of its processes failed; the log says no more",
+            ),
+        )
+    ),
+)
+"""Behind the last exception, whose consequence they are: a child that fails has its parent end all, itself included."""
 
 
 def read_progress(line: str) -> Progress | None:
@@ -102,4 +130,5 @@ def read_progress(line: str) -> Progress | None:
 def read_failure(tail: str) -> str | None:
     """One sentence on why the last start in this tail ended; None when its lines do not tell."""
     last = failures.last_start(tail, _STARTED)
-    return failures.find((_FAILURES, failures.TORCH, _LATE_FAILURES, failures.LAST_EXCEPTION), last)
+    tables = (_FAILURES, failures.TORCH, _LATE_FAILURES, _CRASHES, failures.LAST_EXCEPTION, _LAST_WORDS)
+    return failures.find(tables, last)

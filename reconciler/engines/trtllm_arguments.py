@@ -62,8 +62,19 @@ def options(declaration: Declaration) -> str:
 
 
 def environment(site: Site) -> Mapping[str, str]:
-    """GPUs, caches, and silence towards the outside: weights are on the node."""
-    return {**visible_devices(site), **kernel_caches(site), "HF_HUB_OFFLINE": "1", "TRTLLM_NO_USAGE_STATS": "1"}
+    """GPUs, caches, and silence towards the outside: weights are on the node.
+
+    Where the node knows the memory of its GPUs each rank binds itself beside its own: without the word it takes back
+    whatever binding it finds (deployment guide, "CPU affinity"; pull request 9549), also one of `numactl`.
+    """
+    known = bool(site.gpus) and len(site.numa_nodes) == len(site.gpus)
+    return {
+        **visible_devices(site),
+        **kernel_caches(site),
+        **({"TLLM_NUMA_AWARE_WORKER_AFFINITY": "1"} if known else {}),
+        "HF_HUB_OFFLINE": "1",
+        "TRTLLM_NO_USAGE_STATS": "1",
+    }
 
 
 def names_itself(declaration: Declaration) -> bool:

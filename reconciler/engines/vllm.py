@@ -13,15 +13,17 @@ from reconciler.domain.model_spec import Engine
 from reconciler.engines import openai_answers
 from reconciler.engines import vllm_answers as answers
 from reconciler.engines.base import Launch, StopBehaviour
+from reconciler.engines.numa import bound
 from reconciler.engines.urls import base_url
-from reconciler.engines.vllm_arguments import arguments
+from reconciler.engines.vllm_arguments import arguments, binds_itself
 from reconciler.engines.vllm_environment import environment
 from reconciler.engines.vllm_failures import read_failure
 from reconciler.engines.vllm_log import read_progress
 
 if TYPE_CHECKING:
     from reconciler.domain.declaration import Declaration
-    from reconciler.engines.base import Answer, InFlight, Probe, Progress, Site, Verdict
+    from reconciler.engines.base import Answer, InFlight, Paths, Probe, Site, Verdict
+    from reconciler.engines.progress import Progress
 
 STOP = StopBehaviour(repeat_after=timedelta(seconds=5), kill_after=timedelta(seconds=20))
 """An idle vLLM ends within half a second of SIGTERM. With a client still connected three of eight hung until it left,
@@ -42,13 +44,21 @@ class Vllm:
     def launch(self, declaration: Declaration, site: Site) -> Launch:
         """The command line on one node of the replica."""
         url = base_url(site.host if site.leads else site.leader, site.port)
-        return Launch(arguments(declaration, site), environment(declaration, site), url, serves=site.leads)
+        before = () if binds_itself(declaration) else bound(site)
+        words, env = arguments(declaration, site), environment(declaration, site)
+        return Launch(words, env, url, serves=site.leads, launcher=before)
 
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:
         """Up, serving under the right name, and answering one request of the kind it is there for."""
         return (answers.HEALTH, openai_answers.MODELS, openai_answers.question(declaration))
 
-    def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:
+    def judge(
+        self,
+        declaration: Declaration,
+        probe: Probe,
+        answer: Answer,
+        paths: Paths | None = None,  # noqa: ARG002  # it is told its name
+    ) -> Verdict:
         """Read the answer to a readiness or liveness probe."""
         return answers.judge(declaration, probe, answer)
 

@@ -156,8 +156,13 @@ def _adapters(declaration: Declaration, site: Site) -> tuple[str, ...]:
     )
 
 
+def binds_itself(declaration: Declaration) -> bool:
+    """Whether this version can be told beside which memory each of its workers belongs."""
+    return at_least(declaration.version, _NUMA_BIND)
+
+
 def _numa(declaration: Declaration, site: Site) -> tuple[str, ...]:
     """Each worker beside its GPU, where the node knows which memory that is."""
-    if len(site.numa_nodes) != len(site.gpus) or not site.gpus or not at_least(declaration.version, _NUMA_BIND):
+    if len(site.numa_nodes) != len(site.gpus) or not site.gpus or not binds_itself(declaration):
         return ()
     return ("--numa-bind", "--numa-bind-nodes", *map(str, site.numa_nodes))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from reconciler.engines.failures import TORCH, find, last_start, reasons
+from reconciler.engines.failures import TORCH, by_signal, counted, find, last_start, reasons
 
 _STARTED = re.compile(r"^.*\bnon-default args: .*$", re.MULTILINE)
 """A start that got past its command line."""
@@ -76,7 +76,11 @@ _MEMORY = reasons(
         ),
         (
             r"Free memory on device (?:\w+:)?(\d+) \((\S+?)/(\S+) GiB\) on startup .*?utilization \((\S+), (\S+) GiB\)",
-            "GPU {0} (as the engine counts them) has too little free memory: {4} GiB asked for, {1} of {2} GiB free",
+            f"{counted(0)} has too little free memory: {{4}} GiB asked for, {{1}} of {{2}} GiB free",
+        ),
+        (
+            r"Free memory on device \((\S+?)/(\S+) GiB\) on startup .*?utilization \((\S+), (\S+) GiB\)",
+            "a GPU has too little free memory: {3} GiB asked for, {0} of {1} GiB free",
         ),
         (
             r"Error in memory profiling\. Initial free memory (\S+) GiB, current free memory (\S+) GiB",
@@ -107,15 +111,17 @@ _FILES = reasons(
 )
 
 _DIED = r"(?:Worker proc|Engine core proc) (\S+) died unexpectedly"
-_OTHERWISE = reasons(
-    (
+_OTHERWISE = (
+    *reasons(
         (
-            r"^\s*assert (.+?),?\s*\(?\n(?:[\s^~]*\n)?AssertionError\s*$",
-            "vLLM stopped at a check of its own: {0}",
-        ),
-        (rf"{_DIED} \(exit code: -9\)", "its process {0} was killed: by the kernel for want of RAM, or by somebody"),
-        (rf"{_DIED} \(exit code: -(\d+)\)", "its process {0} was killed by signal {1}"),
-    )
+            (
+                r"^\s*assert (.+?),?\s*\(?\n(?:[\s^~]*\n)?AssertionError\s*$",
+                "vLLM stopped at a check of its own: {0}",
+            ),
+        )
+    ),
+    *by_signal(rf"{_DIED} \(exit code: -SIGNAL\)", "its process {0}", crashed=True),
+    *by_signal(rf"{_DIED} \(exit code: -SIGNAL\)", "its process {0}", crashed=False),
 )
 
 _EXCEPTION = re.compile(r"^\s*(?:[a-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit)): (\S.*)$", re.MULTILINE)
@@ -124,7 +130,7 @@ _WRAPPERS = re.compile(
 )
 """Exceptions that only say that there was another one."""
 
-_VALUE_ERROR = re.compile(r"^\s+Value error, (.+?)(?: \[type=value_error.*)?$", re.MULTILINE)
+_VALUE_ERROR = re.compile(r"^\s*Value error, (.+?)(?: \[type=value_error.*)?$", re.MULTILINE)
 """What pydantic passes on of a refusal in a check of vLLM's configuration."""
 
 _REFUSED = reasons(((r"^(.+)$", "vLLM refuses its configuration: {0}"),))

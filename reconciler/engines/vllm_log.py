@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from reconciler.engines.base import Progress, Stage
+from reconciler.engines.progress import Progress, Stage
 
 _COUNTED: tuple[tuple[re.Pattern[str], Stage, str], ...] = (
     (re.compile(r"\bFetching \d+ files:.*?(\d+)/(\d+) \["), Stage.DOWNLOADING, "files"),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from reconciler.engines.signals import KILLED_FROM_OUTSIDE
+
 if TYPE_CHECKING:
     from reconciler.domain.declaration import DeclaredAdapter
 
@@ -97,7 +99,7 @@ class EngineProcess:
         """Requests in flight: one, or none."""
         return int(now < self.busy_until)
 
-    def end(self, at: float, last_words: str = "killed by signal 9") -> None:
+    def end(self, at: float, last_words: str = KILLED_FROM_OUTSIDE) -> None:
         """It is gone from this instant on, unless it was gone before."""
         if at < self.gone_at:
             self.ended_at, self.last_words = at, last_words

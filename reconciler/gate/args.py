@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.domain.declaration import declare
 from reconciler.domain.finding import Severity
+from reconciler.domain.model_spec import Engine
+from reconciler.engines.base import CannotLaunch, Site
 from reconciler.engines.flags import ProblemKind
+from reconciler.engines.mpi import launcher
+from reconciler.engines.sglang_arguments import KEY
+from reconciler.gate.foreign import flag_of_others
 from reconciler.gate.knowledge import is_certain
 from reconciler.gate.rule import rule
 
@@ -14,9 +20,12 @@ if TYPE_CHECKING:
 
     from reconciler.domain.finding import Problem
     from reconciler.engines.flags import ArgProblem
-    from reconciler.gate.subject import Context
+    from reconciler.gate.subject import Context, Use
 
 _WRONG_FORMS = frozenset(ProblemKind) - {ProblemKind.UNKNOWN, ProblemKind.REMOVED}
+
+_ANYWHERE = Site("127.0.0.1", 0, "weights", addresses=("127.0.0.1",))
+"""A node's side of a launch of which only the words that a profile adds are in question."""
 
 _OF_VERSION = frozenset({
     ProblemKind.AMBIGUOUS, ProblemKind.MISSING_VALUE, ProblemKind.BAD_VALUE, ProblemKind.STRAY,
@@ -51,8 +60,11 @@ def unknown_flag(context: Context) -> Iterator[Problem]:
     """The engine version's program would end with `unrecognized arguments`, as far as the tables know it.
 
     It is a warning, because a table of another version may lack a newer flag; the nearest known ones are named.
+    A flag that another engine has, left behind when the profile was moved, is told as that engine's, with the field or
+    flag that says the same here.
 
-        args: [--enable-prefix-cachin]         did you mean --enable-prefix-caching
+        args: [--enable-prefx-caching]         did you mean --enable-prefix-caching
+        args: [--mem-fraction-static, "0.8"]   under vllm: a flag of sglang; write memory_share
 
     Correct the spelling; where the version is newer than the tables the flag may well be right. `reconciler explain`
     of inventory/unsupported says which version is judged.
@@ -76,15 +88,19 @@ def removed_flag(context: Context) -> Iterator[Problem]:
 def wrong_form(context: Context) -> Iterator[Problem]:
     """The flag exists, and the engine's program does not read it as written.
 
-        llama.cpp: --threads=4                 it takes no `=`: write --threads and 4 as two items
-        SGLang: --tp_size                      it takes no underscores
-        vLLM: --max-model-len abc              no number
+        llama.cpp: --ubatch-size=256           it takes no `=`: write --ubatch-size and 256 as two items
+        SGLang: --chunked_prefill_size 4096    it takes no underscores
+        vLLM: --max-num-batched-tokens abc     no number
+        vLLM: --api-server-count 2             refused by vLLM where adapters come and go while it serves
+        TensorRT-LLM, nodes: 2: a word with a space in it; its wrapper for several nodes cuts it there
 
     Every item of args is one word of the command line; nothing splits it at spaces. Where the tables hold only another
     version of the engine, or were not read from the program itself (TensorRT-LLM), what they may have wrong is a
     warning: values, choices, abbreviations.
     """
     yield from _problems(context, _WRONG_FORMS)
+    for use in context.uses:
+        yield from _contradicting(context, use)
 
 
 def _problems(context: Context, kinds: Collection[ProblemKind]) -> Iterator[Problem]:
@@ -101,7 +117,35 @@ def _problems(context: Context, kinds: Collection[ProblemKind]) -> Iterator[Prob
             path = ("env" if each.index is None else "args", at)
             doubtful = each.kind in _OF_VERSION and not is_certain(table)
             severity = Severity.WARNING if doubtful else None
-            yield use.problem(path, each.message, _hint(each), severity=severity)
+            other = flag_of_others(table, each.word) if each.kind is ProblemKind.UNKNOWN else None
+            if other is not None and is_certain(table):
+                other = (f"{other[0]} and ends with it at start", other[1])
+            message, hint = other or (each.message, _hint(each))
+            yield use.problem(path, message, hint, severity=severity)
+
+
+def _contradicting(context: Context, use: Use) -> Iterator[Problem]:
+    """Words that are right by themselves and that this launch leaves no way for."""
+    profile = use.profile
+    if profile.engine is Engine.VLLM and use.model.adapters:
+        servers = context.knowledge.args(use).last("--api-server-count")
+        several = servers is not None and type(servers.value) is int and servers.value > 1
+        if servers is not None and several and declare(context.desired, use.model, profile).loads_adapters:
+            message = f"--api-server-count is {servers.value}, and with adapters that come and go vLLM starts one only"
+            at = "args" if servers.index is None else ("args", servers.index)
+            yield use.problem(at, message, "remove it, or take more replicas")
+    if profile.engine is Engine.SGLANG and KEY in (profile.env or {}):
+        parts = context.knowledge.args(use).last("--tokenizer-worker-num")
+        if parts is not None and type(parts.value) is int and parts.value > 1:
+            message = f"--tokenizer-worker-num is {parts.value}, and with a key SGLang takes one only"
+            yield use.problem("args" if parts.index is None else ("args", parts.index), message, "remove it")
+    if profile.engine is Engine.TRTLLM and profile.nodes > 1 and profile.args:
+        declaration = declare(context.desired, use.model, profile)
+        for index, word in enumerate(profile.args):
+            try:
+                launcher(declaration, _ANYWHERE, (word,))
+            except CannotLaunch as error:
+                yield use.problem(("args", index), str(error), "write it without them, or nodes: 1")
 
 
 def _hint(problem: ArgProblem) -> str | None:

@@ -166,7 +166,7 @@ def parallel_product(context: Context) -> Iterator[Problem]:
     It is gpus * nodes / (pipeline_parallel * data_parallel), and never written.
     data_parallel is for vLLM and SGLang, which there stay on one node; TensorRT-LLM and llama.cpp serve more at once
     with more replicas. llama.cpp spreads its layers over the GPUs by itself and has no stages to count.
-    nodes: N is for vLLM and SGLang: the others span nodes only by programs that no agent would know of.
+    nodes: N is for vLLM, SGLang and TensorRT-LLM: llama.cpp spans nodes only by programs that no agent would know of.
     expert_parallel is for those that split a model over GPUs, which llama.cpp and ComfyUI do not.
     Flags that make groups of GPUs (--decode-context-parallel-size, --attn-dp-size) must divide the width too.
     """
@@ -178,7 +178,7 @@ def parallel_product(context: Context) -> Iterator[Problem]:
 _FIELDS = ("pipeline_parallel", "nodes", "data_parallel", "expert_parallel")
 """How a replica is cut: an engine that has no use for one of these refuses it whatever the count."""
 _MORE_REPLICAS = "remove it; scaling.min: N serves more at once"
-_INSTEAD = {"nodes": "nodes: 1; vllm and sglang span nodes", "data_parallel": _MORE_REPLICAS}
+_INSTEAD = {"nodes": "nodes: 1; vllm, sglang and trtllm span nodes", "data_parallel": _MORE_REPLICAS}
 
 
 def _not_taken(context: Context, use: Use) -> Iterator[Problem]:

@@ -18,6 +18,8 @@ from reconciler.gate.not_taken import (
     fields_without_effect,
     not_understood,
     task_not_taken,
+    vendor_not_taken,
+    version_not_launched,
     versions_nobody_names,
     words_not_taken,
 )
@@ -223,6 +225,8 @@ def unsupported(context: Context) -> Iterator[Problem]:
         a part of a config that is not understood                a note: what was assumed instead
         kv_cache_dtype: fp9                                      refused, with the words the version takes
         task: embed, engine: trtllm                              refused, with the engines that embed
+        version: 0.8.5, engine: vllm                             a warning: no --runner, which every launch has
+        gpu_class: mi300x, engine: trtllm                        refused, with the engines that run on AMD's GPUs
         quantization: fp8, engine: trtllm                        refused: only the checkpoint can say so there
         dtype: bfloat16, engine: llamacpp                        refused: the file decides, and nothing would change
 
@@ -235,6 +239,8 @@ def unsupported(context: Context) -> Iterator[Problem]:
             field = "dtype" if refusal.decided_by == "dtype" else "engine"
             yield use.problem(field, refusal.message, refusal.hint, severity=refusal.severity)
         yield from task_not_taken(use)
+        yield from vendor_not_taken(use)
+        yield from version_not_launched(context, use)
         yield from words_not_taken(context, use)
         yield from fields_without_effect(use)
     yield from not_understood(context)

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from reconciler.domain.declaration import declare
 from reconciler.domain.finding import Problem, Severity
 from reconciler.domain.flag_tables import flag_table, known_versions
 from reconciler.domain.model_spec import Engine, Task
 from reconciler.domain.shape import Shape, Unreadable
 from reconciler.domain.tables import table
-from reconciler.engines.fields import not_taken
+from reconciler.engines.devices import vendor_of
+from reconciler.engines.fields import VENDOR_NAMES, VENDORS, not_taken
+from reconciler.engines.versions import is_launched, missing
 from reconciler.gate.knowledge import is_certain
 from reconciler.gate.nearest import nearest
 from reconciler.gate.phrases import listed
@@ -62,6 +65,39 @@ def task_not_taken(use: Use) -> Iterator[Problem]:
         others = [engine.value for engine, tasks in TASKS.items() if task in tasks]
         message = f"task is {task}; {use.profile.engine} serves {', '.join(sorted(able))}"
         yield use.problem("engine", message, f"engine: {' or '.join(others)}")
+
+
+def vendor_not_taken(use: Use) -> Iterator[Problem]:
+    """GPUs of a maker for whom the engine has no kernels."""
+    engine, gpu_class = use.profile.engine, use.profile.gpu_class
+    if gpu_class is None or (vendor := vendor_of(gpu_class)) in VENDORS[engine]:
+        return
+    runs = " and ".join(VENDOR_NAMES[each] for each in VENDOR_NAMES if each in VENDORS[engine])
+    message = f"{engine} runs on GPUs of {runs}, and {gpu_class} is one of {VENDOR_NAMES[vendor]}"
+    others = [each.value for each in Engine if vendor in VENDORS[each] and _answers_alike(each, use.model.task)]
+    yield use.problem("gpu_class", message, f"engine: {' or '.join(others)}" if others else None)
+
+
+def _answers_alike(engine: Engine, task: Task) -> bool:
+    """Whether an engine is one to move a model of this task to; ComfyUI's own API is for pictures."""
+    return task in TASKS[engine] and (engine is not Engine.COMFYUI or task is Task.IMAGE)
+
+
+def version_not_launched(context: Context, use: Use) -> Iterator[Problem]:
+    """A version that lacks a flag of the command line that it would get, and ends at start for it.
+
+    A warning, for what was looked at are public releases: a site's own build of an older version may have the flag.
+    """
+    version = context.desired.version(use.profile)
+    lacking = missing(use.profile.engine, version) if version is not None else ()
+    declaration = declare(context.desired, use.model, use.profile) if lacking else None
+    for lacks in lacking:
+        if declaration is None or not is_launched(declaration, lacks.launched):
+            continue
+        message = f"{use.profile.engine} {version} has no {lacks.flag}, which {lacks.launched} is started with"
+        newer = f"{lacks.first_with} has it" if lacks.first_with else f"it came after {lacks.last_without}"
+        field, hint = "version" if use.profile.version else "engine", f"take a newer version; {newer}"
+        yield use.problem(field, message, hint, severity=Severity.WARNING)
 
 
 def words_not_taken(context: Context, use: Use) -> Iterator[Problem]:

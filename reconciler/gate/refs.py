@@ -111,12 +111,17 @@ def adapter_architecture(context: Context) -> Iterator[Problem]:
     """An adapter is made for one base model and one way of loading it; beside another the engine ends at start.
 
     Judged from the lock, for every profile that would load it: the format (peft for vLLM and SGLang, GGUF for
-    llama.cpp), the kind of adapter, its rank against --max-lora-rank, its architecture where it is written, the layers
-    it changes, and the width of the attention it was made for. The name of its base is not compared: checkpoints of one
-    base have many names. scale is read by llama.cpp alone. TensorRT-LLM and ComfyUI load none.
+    llama.cpp), the kind of adapter, its rank against --max-lora-rank, its architecture where it is written, the modules
+    and layers it changes, and the width of attention and feed-forward layers it was made for. The name of its base is
+    not compared: checkpoints of one base have many names. scale is read by llama.cpp alone. TensorRT-LLM and ComfyUI
+    load none.
 
         args: [--max-lora-rank, "16"]    refused beside an adapter of rank 64
         source: hf:org/sql-70b@…         refused beside a model with 32 layers: it changes layer 79
+        target_modules: [c_attn]         refused beside a Llama, which has no module of that name
+
+    Of targets that the base lacks peft trains nothing and says nothing, so that a list is refused only where the model
+    has none of it; all-linear is read as every matrix of the layers.
 
     Take the adapter for this base and this engine, or raise --max-lora-rank.
     """
@@ -169,7 +174,8 @@ def _unfit(context: Context, use: Use, adapter: Adapter) -> Iterator[tuple[str, 
     if base is None or found is None:
         return
     engine, shape = use.profile.engine, context.knowledge.shape(use)
-    for reason in unfit(engine, found, base, shape if isinstance(shape, Shape) else None):
+    given = context.knowledge.args(use).last("--lora-target-modules") is not None
+    for reason in unfit(engine, found, base, shape if isinstance(shape, Shape) else None, targets_given=given):
         yield reason, "take the adapter that was made for this model and engine"
     slots = context.knowledge.args(use).sizing().get("max-lora-rank")
     wide = too_wide(engine, found, slots.value if slots is not None and type(slots.value) is int else None)

@@ -9,8 +9,10 @@ from reconciler.domain.declaration import declare
 from reconciler.domain.exposures import exposing_flags, exposing_variables, risky_variable
 from reconciler.domain.finding import Problem, Severity
 from reconciler.domain.fleet_spec import LOCAL
+from reconciler.domain.loopback import is_loopback
 from reconciler.domain.model_spec import Engine
 from reconciler.gate.doors import flags_given, is_on
+from reconciler.gate.foreign import keys_of_others
 from reconciler.gate.holes import holes_of, holes_of_fleet
 from reconciler.gate.phrases import listed
 from reconciler.gate.plain_text import plain_secrets, secret_labels
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from reconciler.domain.desired import Node
     from reconciler.gate.subject import Context
-
-LOOPBACK = frozenset({"localhost", "::1"})
 
 
 @rule(Severity.ERROR)
@@ -115,10 +115,13 @@ def env(context: Context) -> Iterator[Problem]:
 
     Variables that belong to a field or to the agent's launch are args/managed-flag; here are those that load libraries
     or Python code, and those by which ranks find each other. What may be right in rare places is a warning.
+    A key that is declared in another engine's variable is refused too, where this engine then has none: its author
+    believes that requests need it. Each engine that takes a key has a variable of its own for it.
 
         env: {LD_PRELOAD: /opt/x.so}             refused
         env: {PYTHONPATH: /opt/patches}          refused
         env: {LD_LIBRARY_PATH: /opt/cuda/lib64}  a warning
+        env: {VLLM_API_KEY: {secret: key}}       refused where engine is not vllm: it would answer without a key
 
     Install it where the engine is installed, or set it in the environment of the agent, which hands on PATH,
     LD_LIBRARY_PATH and PYTHONPATH: that is a decision of the node, not of a model.
@@ -131,6 +134,8 @@ def env(context: Context) -> Iterator[Problem]:
                 severity = None if risk.severity is Severity.ERROR else risk.severity
                 hint = "remove it, or set it in the environment of the agent"
                 yield use.problem(("env", name), f"{name} {risk.why}", hint, severity=severity)
+        for name, message, instead in keys_of_others(use):
+            yield use.problem(("env", name), message, instead)
 
 
 @rule(Severity.WARNING)
@@ -145,11 +150,11 @@ def engine_exposed(context: Context) -> Iterator[Problem]:
 
     Take it out where a model serves people. For an experiment keep it, on nodes that nobody else reaches.
 
-    One door the launch opens itself: vLLM loads adapters while it serves through its own API, which a key guards like
-    the rest of it. Without one, whoever reaches the engine can load any directory of the node as an adapter, or take
-    the model's out. Told where nodes other than this machine could run the replica:
+    One door the launch opens itself: vLLM and SGLang load adapters while they serve, through their own API, which a key
+    guards like the rest of it. Without one, whoever reaches the engine can load any directory of the node as an
+    adapter, or take the model's out. Told where nodes other than this machine could run the replica:
 
-        adapters: [{name: sql, source: …}]       declare env: {VLLM_API_KEY: {secret: NAME}}
+        adapters: [{name: sql, source: …}]       declare env: {VLLM_API_KEY: {secret: NAME}}, or SGLANG_API_KEY
     """
     for use in context.uses:
         doors, managed = exposing_flags(use.profile.engine), {each.at for each in context.knowledge.managed(use)}
@@ -164,19 +169,23 @@ def engine_exposed(context: Context) -> Iterator[Problem]:
     yield from _open_to_adapters(context)
 
 
+_LIVE = {Engine.VLLM: ("vLLM", "VLLM_API_KEY"), Engine.SGLANG: ("SGLang", "SGLANG_API_KEY")}
+"""Engines that load adapters by requests, and the variable of the key that guards them."""
+
+
 def _open_to_adapters(context: Context) -> Iterator[Problem]:
     """Replicas whose adapters come and go by requests that need no key."""
-    uses = [use for use in context.uses if use.model.adapters and use.profile.engine is Engine.VLLM]
+    uses = [use for use in context.uses if use.model.adapters and use.profile.engine in _LIVE]
     if not uses or all(node.address in (None, LOCAL) for node in context.desired.nodes):
         return  # an agent of this machine lets its engines listen on loopback
     for use in uses:
-        keyed = "VLLM_API_KEY" in (use.profile.env or {})
-        if not keyed and declare(context.desired, use.model, use.profile).loads_adapters:
+        called, key = _LIVE[use.profile.engine]
+        if key not in (use.profile.env or {}) and declare(context.desired, use.model, use.profile).loads_adapters:
             message = (
-                "vLLM loads adapters through its own API, without a key: whoever reaches it can load any directory"
+                f"{called} loads adapters through its own API, without a key: whoever reaches it can load any directory"
                 " of the node"
             )
-            yield use.problem("engine", message, "env: {VLLM_API_KEY: {secret: NAME}}")
+            yield use.problem("engine", message, f"env: {{{key}: {{secret: NAME}}}}")
 
 
 def _is_plain(url: str) -> bool:
@@ -184,5 +193,4 @@ def _is_plain(url: str) -> bool:
     if url[:5].lower() != "http:":
         return False  # a fleet has an address a node, and hardly one of them is so
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    return parts.scheme == "http" and not (host in LOOPBACK or host.endswith(".localhost") or host.startswith("127."))
+    return parts.scheme == "http" and not is_loopback(parts.hostname)

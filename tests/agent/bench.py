@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from reconciler.agent.config import AgentConfig
+from reconciler.agent.gpus import DeclaredGpus, Gpus
 from reconciler.agent.journal import Journal
 from reconciler.agent.logs import EngineLogs
 from reconciler.agent.records import ReplicaRecord
@@ -18,7 +19,8 @@ from reconciler.agent.supervisor import Supervisor
 from reconciler.agent.tools import Tools
 from reconciler.domain.assignment import Entry, Refusal, RunEntry
 from reconciler.domain.model_spec import Engine
-from reconciler.engines.base import Answer, Health, InFlight, Launch, Probe, Progress, Stage, StopBehaviour, Verdict
+from reconciler.engines.base import Answer, Health, InFlight, Launch, Probe, StopBehaviour, Verdict
+from reconciler.engines.progress import Progress, Stage
 from reconciler.errors import WeightsError
 from tests.agent.entries import NODE, assignment, claim_request, moment
 from tests.agent.fake_driver import FakeDriver
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from reconciler.agent.replica import Replica
     from reconciler.domain.declaration import Declaration
     from reconciler.domain.observed import ObservedReplica, ReachableNode
-    from reconciler.engines.base import Site
+    from reconciler.engines.base import Paths, Site
 
 HEALTH, TOKEN, LOAD = Probe("GET", "/health"), Probe("POST", "/token"), Probe("GET", "/load")
 OK, LOADING, SILENT = Answer(200), Answer(503, b"loading"), Answer(None)
@@ -51,7 +53,7 @@ class ScriptedEngine:
     def readiness(self, declaration: Declaration) -> tuple[Probe, ...]:
         return (HEALTH, Probe("POST", TOKEN.path, {"model": declaration.model}))
 
-    def judge(self, declaration: Declaration, probe: Probe, answer: Answer) -> Verdict:
+    def judge(self, declaration: Declaration, probe: Probe, answer: Answer, paths: Paths | None = None) -> Verdict:  # noqa: ARG002  # nor does it name any
         healths = {None: Health.SILENT, 200: Health.OK, 503: Health.LOADING, 409: Health.WRONG}
         words = f"{probe.path} of {declaration.model} answers {answer.status}"
         return Verdict(healths[answer.status], answer.body.decode() or words)
@@ -134,10 +136,13 @@ class Bench:
     missing: set[str] = field(default_factory=set)
     kind: Engine = Engine.LLAMACPP
     """The engine that its scripted one goes for."""
+    engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     generation: int = 0
     epoch: int = 0
     running: dict[str, tuple[Running, ...]] = field(default_factory=dict)
     """The process table, as the next look finds it."""
+    gpus: Gpus = field(init=False)
+    """Declared, unless a test measures some."""
 
     def __post_init__(self) -> None:
         self.config = AgentConfig(
@@ -147,6 +152,8 @@ class Bench:
             gpus=("l4", "l4"),
             engines={self.kind: ("scripted-server", "--quiet")},
         )
+        self.gpus = DeclaredGpus(self.config)
+        self.environment = {"PATH": "/bin", "AWS_SECRET": "x", "HOME": "/home/ada"}
         self.restart()
 
     def restart(self) -> None:
@@ -158,11 +165,12 @@ class Bench:
             clock=self.clock,
             driver=self.driver,
             prober=self.prober,
-            support=lambda kind: ScriptedEngine() if kind is self.kind else None,
+            support=lambda kind: self.engine if kind is self.kind else None,
             locate=self._locate,
             logs=self.logs,
             running=lambda: self.running,
-            environment={"PATH": "/bin", "AWS_SECRET": "x", "HOME": "/home/ada"},
+            environment=self.environment,
+            gpus=self.gpus,
         )
         self.supervisor = Supervisor(tools, Journal(self.config.directory), self.running)
 

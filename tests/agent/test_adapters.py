@@ -12,7 +12,7 @@ from reconciler.domain.declaration import Declaration, DeclaredAdapter
 from reconciler.domain.model_spec import Engine
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.placement import Placement, replica_id
-from reconciler.engines.base import Answer, Probe
+from reconciler.engines.base import Answer, Paths, Probe
 from tests.agent.bench import Bench, ScriptedProber
 from tests.agent.entries import run_entry, stop_entry
 
@@ -82,6 +82,23 @@ async def test_it_is_ready_with_the_adapters_that_its_engine_lists(tmp_path: Pat
     seen = await bench.serve(entry(*adapters("sql")))
     assert (seen.state, seen.adapters, seen.adapter_failure) == (ReplicaState.READY, adapters("sql"), None)
     assert prober.told == []
+
+
+async def test_its_answers_are_judged_with_the_paths_of_its_files(tmp_path: Path) -> None:
+    bench, _ = at(tmp_path, "sql")
+    first = entry(*adapters("sql"))
+    await bench.serve(first)
+    (replica,) = bench._replicas()
+    assert replica.watch.paths == Paths(first.declaration.source.removeprefix("file:"), {"sql": "/sql-1"})
+
+
+async def test_what_was_taken_over_is_judged_without_paths(tmp_path: Path) -> None:
+    bench, _ = at(tmp_path, "sql")
+    await bench.serve(entry(*adapters("sql")))
+    bench.restart()
+    await bench.settle()
+    (replica,) = bench._replicas()
+    assert (replica.watch.paths, bench.one().state) == (None, ReplicaState.READY)
 
 
 async def test_others_are_loaded_and_taken_out_while_it_serves(tmp_path: Path) -> None:

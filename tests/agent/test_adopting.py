@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from signal import SIGTERM
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -156,10 +156,13 @@ async def test_a_double_is_shown_as_foreign_until_it_is_gone(bench: Bench) -> No
     assert bench.node().foreign == ()
 
 
-async def test_nothing_starts_on_gpus_that_an_engine_without_a_record_holds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [{"gpus": ("GPU-0", "GPU-1")}, {"gpu_numbers": (0, 1)}], ids=["uuids", "numbers"])
+async def test_nothing_starts_on_gpus_that_an_engine_without_a_record_holds(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
     bench = Bench(tmp_path)
     await bench.serve(run_entry(gpus=(0, 1)))
-    bench.running = {"big-0@00000000": (running(bench, gpus=("GPU-0", "GPU-1")),)}
+    bench.running = {"big-0@00000000": (running(bench, **told),)}
     lose(bench)
     bench.restart()
     bench.epoch = 0

@@ -183,6 +183,17 @@ async def test_secrets_in_logs_are_hidden(bench: Bench, client: httpx.AsyncClien
     assert (await client.get("/v1/logs", params={"replica": entry.id})).text == "got [secret hub-token]\n"
 
 
+async def test_secrets_in_the_log_of_a_replica_that_is_gone_are_hidden(bench: Bench, client: httpx.AsyncClient) -> None:
+    """SGLang's first line shows the settings it was started with, its key among them, as Python writes them."""
+    key = "k\\4711'\"0815"
+    bench.config.secrets.mkdir(parents=True)
+    (bench.config.secrets / "key").write_text(key)
+    bench.logs.rotate(ENTRY.id)
+    bench.write_log(ENTRY.id, f"server_args={ {'api_key': key} }\nand {key}\n")
+    told = (await client.get("/v1/logs", params={"replica": ENTRY.id})).text
+    assert told == "server_args={'api_key': '[secret key]'}\nand [secret key]\n"
+
+
 async def test_a_replica_without_a_log_is_404(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/logs", params={"replica": ENTRY.id})
     assert answer.status_code == 404

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.agent.launch_files import launch_directory, write_launch_files
+from reconciler.agent.launch_files import in_files, launch_directory, write_launch_files
+from reconciler.engines.secret_settings import SecretSettings
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
@@ -44,3 +45,34 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "launches").touch()
     with pytest.raises(AgentError, match=r"launches/m-0@1a2b3c4d cannot be written: "):
         write_launch_files(launch_directory(tmp_path, "m/0@1a2b3c4d"), {})
+
+
+KEYED = SecretSettings({"api-key": "SGLANG_API_KEY"})
+
+
+def test_a_declared_value_is_put_into_the_file_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    directory = launch_directory(tmp_path, "m/0@1a2b3c4d")
+    files: dict[str, str | SecretSettings] = {"sglang.yaml": KEYED, "options.yaml": "{}\n"}
+    write_launch_files(directory, files, {"SGLANG_API_KEY": 'k"0815', "OTHER": "elsewhere"})
+    assert (directory / "sglang.yaml").read_text("utf-8") == 'api-key: "k\\"0815"\n'
+    assert (directory / "options.yaml").read_text("utf-8") == "{}\n"
+    assert (directory / "sglang.yaml").stat().st_mode & 0o777 == 0o600
+    assert in_files(files) == {"SGLANG_API_KEY"}
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("", "is empty"),
+        ("-secret", "begins with a dash"),
+        ("two words", "has blanks"),
+        ("a\nb", "has blanks"),
+        ("schlüssel", "has blanks, line ends or other than ASCII"),
+    ],
+)
+def test_a_value_that_no_engine_would_read_as_it_is_starts_nothing(tmp_path: Path, value: str, fault: str) -> None:
+    directory = launch_directory(tmp_path, "m/0@1a2b3c4d")
+    with pytest.raises(AgentError, match=f"the value of SGLANG_API_KEY {fault}.* cannot go into sglang.yaml") as told:
+        write_launch_files(directory, {"sglang.yaml": KEYED}, {"SGLANG_API_KEY": value})
+    assert not value or value not in told.value.message
+    assert not directory.exists()

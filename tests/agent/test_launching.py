@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from reconciler.agent.cards import Card
 from reconciler.agent.config import AgentConfig
-from reconciler.agent.inventory import numa_nodes
+from reconciler.agent.inventory import Inventory, numa_nodes
 from reconciler.agent.launching import Weights, cache_directory, locate_weights, prepare
 from reconciler.domain.declaration import Declaration
 from reconciler.domain.observed import GpuLinks, ObservedGpu
@@ -33,10 +34,11 @@ class Seeing(ScriptedEngine):
         return super().launch(declaration, site)
 
 
-def site_of(entry: RunEntry, weights: Weights, directory: Path) -> Site:
+def site_of(entry: RunEntry, weights: Weights, directory: Path, seen: Inventory | None = None) -> Site:
     config = AgentConfig(node=NODE, listen="unix:/nowhere", state_dir=directory)
     engine = Seeing()
-    prepare(entry, config, engine, ("program",), weights, port=20_000, log=directory / "log", environment={})
+    where: Any = {"port": 20_000, "log": directory / "log", "environment": {}}
+    prepare(entry, config, engine, ("program",), weights, **where, inventory=seen or Inventory())
     assert engine.site is not None
     return engine.site
 
@@ -69,6 +71,15 @@ def test_the_site_has_what_the_node_knows(tmp_path: Path) -> None:
     assert site.vendor is Vendor.AMD
     assert (site.weight_bytes, site.vocabulary_bytes, dict(site.adapter_ranks)) == (700, 200, {"sql": 32})
     assert site.cache_dir == str(tmp_path / "agent" / "kernels" / "llamacpp-any-mi300x")
+
+
+def test_what_the_driver_knows_of_a_gpu_goes_before_the_name_of_its_class(tmp_path: Path) -> None:
+    card = Card(vendor=Vendor.AMD, bus="0000:05:00.0", uuid="GPU-1", name="AMD W7900")
+    gpu = ObservedGpu(uuid="GPU-1", index=1, gpu_class="lab-48gb")
+    entry = with_class(run_entry(gpus=(1,)), "lab-48gb")
+    site = site_of(entry, Weights(tmp_path, None, {}), tmp_path, Inventory((gpu,), cards=(card,)))
+    assert site.vendor is Vendor.AMD
+    assert site_of(entry, Weights(tmp_path, None, {}), tmp_path).vendor is Vendor.NVIDIA
 
 
 def test_gpus_are_bound_to_their_memory_where_all_of_it_is_known() -> None:

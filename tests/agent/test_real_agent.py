@@ -10,13 +10,17 @@ from contextlib import contextmanager
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
+import httpx
 import psutil
 
 from reconciler.domain.assignment import Refusal
+from reconciler.domain.declaration import Declaration
 from reconciler.domain.observed import ReplicaState
+from reconciler.engines.signals import KILLED_FROM_OUTSIDE
 from tests.agent.entries import assignment, stop_entry
-from tests.agent.machine import Machine, complete
+from tests.agent.machine import NO_TLS, Machine, complete
 from tests.agent.waiting import wait_until
+from tests.tiny_gguf import write_tiny_lora
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +37,16 @@ def test_a_replica_starts_serves_and_stops(machine: Machine) -> None:
     wait_until(lambda: machine.node().replicas == ())
     assert [each.pid for each in machine.processes()] == [machine.agent.pid]
     assert "hello" not in machine.request("GET", "/v1/logs", params={"replica": seen.id}).text
+
+
+def test_llama_cpp_is_ready_once_its_adapters_are_as_declared(machine: Machine) -> None:
+    paths = [write_tiny_lora(machine.weights.parent / f"{name}.gguf") for name in ("sql", "chat")]
+    adapters = [{"name": path.stem, "source": f"file:{path}", "scale": 0.3} for path in paths]
+    usual = machine.entry()
+    declared = Declaration.model_validate(usual.declaration.model_dump() | {"adapters": adapters})
+    seen = machine.serve(usual.model_copy(update={"declaration": declared}))
+    answer = httpx.get(f"{seen.address}/lora-adapters", verify=NO_TLS, trust_env=False, timeout=20)
+    assert [(each["id"], each["path"]) for each in answer.json()] == [(0, str(paths[0])), (1, str(paths[1]))]
 
 
 def test_nothing_listens_beyond_this_machine(machine: Machine) -> None:
@@ -63,7 +77,7 @@ def test_an_engine_that_is_killed_has_failed_at_once_and_a_higher_attempt_repair
     failed = (
         machine.reach(ReplicaState.FAILED) if seen.replicas[0].state is not ReplicaState.FAILED else seen.replicas[0]
     )
-    assert (failed.failure, failed.ever_ready, failed.failures_in_a_row) == ("killed by signal 9", True, 1)
+    assert (failed.failure, failed.ever_ready, failed.failures_in_a_row) == (KILLED_FROM_OUTSIDE, True, 1)
     machine.send(machine.entry(attempt=1))
     after = machine.reach(ReplicaState.READY)
     assert after.id == before.id

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconciler.domain.observed import ReplicaState
+from reconciler.engines import trtllm
 from reconciler.engines.base import Answer
+from reconciler.engines.signals import KILLED_FROM_OUTSIDE
 from tests.agent.bench import HEALTH, LOAD, OK, SILENT, Bench
 from tests.agent.disk import full_disk
 from tests.agent.entries import run_entry, stop_entry
@@ -56,7 +58,7 @@ async def test_time_alone_moves_no_revision(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("code", "signal", "words"),
-    [(0, None, "exited with code 0"), (1, None, "exited with code 1"), (None, 9, "killed by signal 9")],
+    [(0, None, "exited with code 0"), (1, None, "exited with code 1"), (None, 9, KILLED_FROM_OUTSIDE)],
 )
 async def test_a_process_that_ends_by_itself_has_failed(
     bench: Bench, code: int | None, signal: int | None, words: str
@@ -178,6 +180,22 @@ async def test_then_requests_in_flight_end_before_any_signal(bench: Bench) -> No
     assert bench.node().replicas == ()
     assert bench.records() == []
     assert bench.logs.path(ENTRY.id).exists()
+
+
+async def test_one_long_step_that_looks_idle_does_not_end_the_drain(bench: Bench) -> None:
+    """TensorRT-LLM tells of a step when it is over: four seconds of a long prompt look like nothing in flight."""
+    bench.engine.stop = trtllm.STOP
+    bench.prober.answers[LOAD.path] = IDLE
+    await bench.send(stop_entry(ENTRY, withdraw=0, drain=120))
+    await bench.through(4, every=0.5)
+    assert bench.driver.newest.signals == []
+    bench.prober.answers[LOAD.path] = Answer(200, b"1 0")
+    await bench.through(0.5, every=0.5)
+    bench.prober.answers[LOAD.path] = IDLE
+    await bench.through(4.5, every=0.5)
+    assert bench.driver.newest.signals == [], "it was seen at work since"
+    await bench.through(1.5, every=0.5)
+    assert bench.driver.newest.signals == [SIGTERM]
 
 
 async def test_idle_minutes_before_the_stop_do_not_end_the_drain(bench: Bench) -> None:

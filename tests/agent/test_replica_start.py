@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -80,6 +82,13 @@ async def test_only_a_small_part_of_the_agents_environment_reaches_it(bench: Ben
     await bench.send(run_entry(env={"LEVEL": "info", "OURS": "loses"}))
     env = bench.driver.newest.spec.env
     assert env == {"PATH": "/bin", "HOME": "/home/ada", "LEVEL": "info", "OURS": "wins"}
+
+
+async def test_an_agent_that_was_started_without_a_home_gives_its_users(bench: Bench) -> None:
+    """As by systemd; Open MPI 5 ends without one."""
+    del bench.environment["HOME"]
+    await bench.send(run_entry())
+    assert bench.driver.newest.spec.env["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
 
 
 async def test_a_secret_is_read_at_launch_and_written_nowhere(bench: Bench) -> None:

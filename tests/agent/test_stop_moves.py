@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from reconciler.agent.records import StopRecord
-from reconciler.agent.stop_moves import StopMove, stop_move
+from reconciler.agent.stop_moves import COUNT_EVERY, StopMove, stop_move
 from reconciler.engines.base import StopBehaviour
 
 BEHAVIOUR = StopBehaviour(repeat_after=timedelta(seconds=5), kill_after=timedelta(seconds=15))
@@ -39,6 +39,14 @@ def test_then_the_requests_in_flight_are_counted() -> None:
 
 def test_two_idle_readings_end_the_drain() -> None:
     assert due(stop(), 6, idle=2)[0] is StopMove.INTEND
+
+
+@pytest.mark.parametrize(("idle_for", "readings"), [(0.0, 2), (0.5, 2), (0.6, 3), (1.0, 3), (5.0, 11)], ids=str)
+def test_an_engine_may_have_to_be_idle_for_longer(idle_for: float, readings: int) -> None:
+    behaviour = StopBehaviour(timedelta(seconds=5), timedelta(seconds=15), timedelta(seconds=idle_for))
+    assert due(stop(), 20, idle=readings - 1, behaviour=behaviour) == (StopMove.COUNT, COUNT_EVERY)
+    assert due(stop(), 20, idle=readings, behaviour=behaviour)[0] is StopMove.INTEND
+    assert (readings - 1) * COUNT_EVERY >= idle_for
 
 
 def test_the_drain_ends_at_its_deadline_whatever_is_in_flight() -> None:

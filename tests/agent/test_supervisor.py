@@ -13,6 +13,7 @@ from reconciler.agent.journal import JournalUnwritable
 from reconciler.domain.assignment import ClaimGranted, Refusal
 from reconciler.domain.observed import ReachableNode, ReplicaState
 from reconciler.engines.base import Answer
+from reconciler.engines.signals import KILLED_FROM_OUTSIDE
 from tests.agent.bench import HEALTH, LOAD, Bench
 from tests.agent.disk import full_disk
 from tests.agent.entries import assignment, claim_request, run_entry, stop_entry
@@ -246,7 +247,7 @@ async def test_running_it_takes_every_step_without_being_asked(bench: Bench) -> 
         await eventually(lambda: bench.one().state is ReplicaState.READY)
         bench.driver.newest.end(signal=9)
         await eventually(lambda: bench.one().state is ReplicaState.FAILED, within=1)
-        assert bench.one().failure == "killed by signal 9"
+        assert bench.one().failure == KILLED_FROM_OUTSIDE
         bench.supervisor.assign(assignment(run_entry(attempt=1), epoch=bench.epoch, generation=2))
         await eventually(lambda: bench.one().state is ReplicaState.READY)
         bench.supervisor.assign(assignment(stop_entry(ENTRY, withdraw=0, drain=0), epoch=bench.epoch, generation=3))

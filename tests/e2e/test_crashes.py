@@ -42,7 +42,10 @@ def test_apply_killed_half_way_is_finished_by_the_next_one(site: Site, lines: in
         process.stderr.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    if lines == 1:
+        assert ", not finished, and nothing goes on with it now" in site.run("status").stdout
     site.apply()
+    assert " applied " in site.run("status").stdout.splitlines()[0]
     assert [(each["ordinal"], each["state"]) for each in site.replicas()] == [(0, "ready"), (1, "ready")]
     assert len(site.engines()) == 2
     assert "no changes" in site.apply()
@@ -115,7 +118,7 @@ def test_a_second_reconciler_is_refused_and_told_who_holds_the_fleet(site: Site)
     site.write(
         "cluster/models/tiny.yaml", site.read("cluster/models/tiny.yaml").replace("min_ready: 0s", "min_ready: 1d")
     )
-    site.commit("a rollout that waits for a day")
+    begun = site.commit("a rollout that waits for a day")
     first = site.start("apply", "--auto-approve")
     try:
         wait_until(lambda: len(site.engines()) == 2, 30, "the surge has begun")
@@ -124,9 +127,11 @@ def test_a_second_reconciler_is_refused_and_told_who_holds_the_fleet(site: Site)
         refused = site.run("apply", "--auto-approve", code=5)
         assert f"{first.pid}" in refused.stderr
         assert len(site.engines()) == 2
+        assert f"commit {begun[:7]} being applied since" in site.run("status").stdout
     finally:
         first.kill()
         first.communicate()
+    assert f"commit {begun[:7]} begun " in site.run("status").stdout
     site.apply()
     assert len(site.engines()) == 1
 

@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.declaration import Declaration
-from reconciler.domain.flag_tables import flag_table
 from reconciler.domain.model_spec import Engine, SecretRef, Task
 from reconciler.domain.placement import PlacedGpu
-from reconciler.engines.base import PORT_BLOCK, Answer, Health, Launch, Port, Site, Vendor
+from reconciler.engines.base import PORT_BLOCK, Answer, Health, Launch, Port, Site
+from reconciler.engines.secret_settings import SecretSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ TASKS: Mapping[Engine, Sequence[Task]] = {
     Engine.LLAMACPP: (Task.GENERATE, Task.EMBED, Task.RERANK),
     Engine.COMFYUI: (Task.IMAGE, Task.GENERATE),
 }
-UNMARKED: Mapping[Engine, frozenset[str]] = {
-    Engine.VLLM: frozenset({"--numa-bind", "--numa-bind-nodes"}),  # beside which memory: a profile may know better
-    Engine.LLAMACPP: frozenset({"--no-webui", "--offline"}),  # what else it shows and fetches
-}
-"""Flags that a launch sets and `args` may set again: they decide no GPU, no memory, no address and no name."""
+VISIBLE = frozenset({"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"})
+"""The variables that choose GPUs, by vendor."""
 
 SECRET = "s3cr3t-value"
+OWN = "/state/agent/launches/m-0@1a2b3c4d"
+"""The replica's own directory."""
+
 WITHIN = timedelta(minutes=1)
 """A stop is over in, after the drain: whoever waits for the GPUs of one waits for this."""
 
@@ -95,15 +95,11 @@ def launches_are_deterministic(engine: EngineSupport) -> None:
 
 def exactly_the_placed_gpus_are_seen(engine: EngineSupport) -> None:
     for declaration, site, launch in launches(engine):
-        seen = [value for name, value in launch.env.items() if name.endswith("VISIBLE_DEVICES")]
+        seen = [value for name, value in launch.env.items() if name in VISIBLE]
         placed = ",".join(gpu.uuid for gpu in site.gpus)
         assert placed in seen, f"{declaration.gpus} GPUs: {launch.env}"
         assert set(seen) <= {placed}, "two variables that choose GPUs must not choose differently"
-    for vendor in (Vendor.NVIDIA, Vendor.AMD):
-        declaration = a_declaration(engine.kind)
-        launch = engine.launch(declaration, a_site(declaration, vendor=vendor))
-        variable = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"}[vendor]
-        assert {name for name in launch.env if name.endswith("VISIBLE_DEVICES")} == {variable}
+        assert site.gpus or launch.env.keys() >= VISIBLE, "on CPUs no GPU is opened, whoever made those of the node"
 
 
 def it_listens_where_it_was_told(engine: EngineSupport) -> None:
@@ -137,32 +133,26 @@ def ports_stay_in_their_block(engine: EngineSupport) -> None:
 
 def secrets_are_in_no_argument_and_no_environment_of_ours(engine: EngineSupport) -> None:
     names = ("HF_TOKEN", *engine.key_env)
-    env: dict[str, str | SecretRef] = {name: SecretRef(secret="key") for name in names} | {"PLAIN": SECRET}
-    declaration = a_declaration(engine.kind, env=env)
-    launch = engine.launch(declaration, a_site(declaration))
-    assert not any(SECRET in word for word in (*launch.arguments, *launch.env.values()))
-    assert not set(names) & set(launch.env), "the agent adds declared variables, with the values of secrets"
-    assert launch == engine.launch(a_declaration(engine.kind), a_site(declaration))
+    by_name: dict[str, str | SecretRef] = {name: SecretRef(secret="key") for name in names} | {"PLAIN": SECRET}
+    by_value = dict.fromkeys((*names, "PLAIN"), SECRET)
+    bare = a_declaration(engine.kind)
+    without = engine.launch(bare, a_site(bare, directory=OWN))
+    for env in (by_name, by_value):
+        declaration = a_declaration(engine.kind, env=env)
+        launch = engine.launch(declaration, a_site(declaration, directory=OWN))
+        assert SECRET not in repr(launch)
+        assert launch.env == without.env, "the agent adds declared variables, with the values of secrets"
+        handed = {name: each for name, each in launch.files.items() if isinstance(each, SecretSettings)}
+        assert {variable for each in handed.values() for variable in each.variables.values()} <= set(engine.key_env)
+        assert {name: each for name, each in launch.files.items() if name not in handed} == without.files
+        further = set(launch.arguments) - set(without.arguments)
+        paths = {word for word in further if not word.startswith("--")}
+        assert paths == {f"{OWN}/{name}" for name in handed}, "nothing but the name of a file tells that there is a key"
 
 
 def the_users_flags_are_read_last(engine: EngineSupport) -> None:
     declaration = a_declaration(engine.kind, args=("--some-flag", "value"))
     assert engine.launch(declaration, a_site(declaration)).arguments[-2:] == ("--some-flag", "value")
-
-
-def what_a_launch_sets_is_known_and_refused_in_args(engine: EngineSupport) -> None:
-    table = flag_table(engine.kind)
-    if not table.known:
-        return
-    free = UNMARKED.get(engine.kind, frozenset())
-    for _, _, launch in launches(engine):
-        for word in launch.arguments:
-            if not word.startswith("--"):
-                continue
-            flag = table.by_spelling.get(word)
-            assert flag is not None, f"{word} is no flag of {table.engine} {table.version}"
-            marked = flag.managed or flag.sizing or flag.memory or word in free
-            assert marked, f"{word}: args may set it again, and nothing says that it is launched with"
 
 
 def one_profile_moved_to_another_count_keeps_nothing_of_the_first(engine: EngineSupport) -> None:
@@ -252,7 +242,6 @@ CHECKS = (
     ports_stay_in_their_block,
     secrets_are_in_no_argument_and_no_environment_of_ours,
     the_users_flags_are_read_last,
-    what_a_launch_sets_is_known_and_refused_in_args,
     one_profile_moved_to_another_count_keeps_nothing_of_the_first,
     it_is_ready_only_by_the_right_name_and_an_answer_of_its_kind,
     no_answer_is_silence_and_an_error_is_never_ready,

@@ -8,6 +8,7 @@ from reconciler.domain.declaration import Declaration
 from reconciler.domain.model_spec import Engine
 from reconciler.domain.placement import PlacedGpu
 from reconciler.engines.base import Site
+from reconciler.engines.devices import vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +37,11 @@ CASES: Mapping[str, Declaration] = {
     "cpu, projector": a_declaration(mmproj="file:/weights/mmproj.gguf"),
     "cpu, embed": a_declaration(task="embed", args=("--pooling", "mean")),
     "cpu, rerank": a_declaration(task="rerank"),
-    "cpu, args come last": a_declaration(args=("--cache-ram", "512", "--no-warmup")),
+    "cpu, args come last": a_declaration(args=("--ubatch-size", "256", "--no-warmup")),
     "one gpu": a_declaration(**ON_ONE_GPU),
+    "one gpu, adapters": a_declaration(**ON_ONE_GPU, adapters=SCALED),
+    "one amd gpu": a_declaration(gpu_class="mi300x", gpus=1),
+    "two amd gpus": a_declaration(gpu_class="mi300x", gpus=2),
     "four gpus": a_declaration(gpu_class="h100-80gb", gpus=4, max_concurrency=8, kv_cache_dtype="q8_0"),
     "four gpus, shares by args": a_declaration(gpu_class="h100-80gb", gpus=4, args=("--tensor-split", "1,1,1,2")),
 }
@@ -48,4 +52,5 @@ def a_site(declaration: Declaration, weights: str = "/weights", host: str = "127
     mmproj = None if declaration.mmproj is None else f"{weights}/mmproj.gguf"
     adapters = {adapter.name: f"{weights}/{adapter.name}.gguf" for adapter in declaration.adapters}
     gpus = tuple(PlacedGpu(uuid=f"GPU-{index}", index=index) for index in range(2, 2 + declaration.gpus))
-    return Site(host, port, f"{weights}/tiny.gguf", mmproj, adapters, gpus)
+    vendor = vendor_of(declaration.gpu_class)
+    return Site(host, port, f"{weights}/tiny.gguf", mmproj, adapters, gpus, vendor, cache_dir="/var/cache/engines")

@@ -22,15 +22,22 @@ def a_declaration(**fields: Any) -> Declaration:
     return conformance.a_declaration(Engine.SGLANG, **usual | fields)
 
 
+DIRECTORY = "/state/agent/launches/llama-70b-0@1a2b3c4d"
+"""Of the replica alone, where its launch has files."""
+
 _TWO_NODES = {"addresses": ("10.0.0.1", "10.0.0.2"), "host": "10.0.0.1"}
 _SECOND = {"rank": 1, "host": "10.0.0.2"}
 _OVER_NODES = a_declaration(gpus=8, nodes=2)
+_OVER_NODES_WITH_KEY = a_declaration(gpus=8, nodes=2, env={"SGLANG_API_KEY": {"secret": "key"}})
 
 CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "one-gpu": (a_declaration(aliases=("chat", "default"), max_concurrency=128), {}),
     "one-gpu-args": (a_declaration(memory_share=0.85, args=("--disable-cuda-graph", "--page-size", "16")), {}),
     "one-gpu-no-cache": (a_declaration(), {"cache_dir": None}),
+    "one-gpu-key": (a_declaration(env={"SGLANG_API_KEY": {"secret": "key"}}), {"directory": DIRECTORY}),
+    "two-nodes-key-rank-1": (_OVER_NODES_WITH_KEY, _TWO_NODES | _SECOND | {"directory": DIRECTORY}),
     "one-amd-gpu": (a_declaration(gpu_class="mi300x"), {"vendor": Vendor.AMD}),
+    "one-gaudi": (a_declaration(gpu_class="gaudi3"), {"vendor": Vendor.INTEL}),
     "four-gpus": (a_declaration(gpus=4), {"numa_nodes": (0, 0, 1, 1)}),
     "pipeline": (a_declaration(gpus=8, pipeline_parallel=2), {}),
     "data-parallel": (a_declaration(gpus=8, data_parallel=2), {}),

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reconciler.domain.flag_tables import key_variables
 from reconciler.domain.model_spec import Engine
 from reconciler.engines.registry import launchable, support
-from tests.engines import conformance
+from tests.engines import conformance, conformance_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from reconciler.engines.base import EngineSupport
 
 
-@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+CHECKS = (*conformance.CHECKS, *conformance_words.CHECKS)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("kind", launchable())
 def test_it_conforms(kind: Engine, check: Callable[[EngineSupport], None]) -> None:
     engine = support(kind)
@@ -25,10 +30,22 @@ def test_it_conforms(kind: Engine, check: Callable[[EngineSupport], None]) -> No
     check(engine)
 
 
-def test_every_check_is_run() -> None:
+@pytest.mark.parametrize(
+    ("module", "helpers"),
+    [
+        (conformance, {"a_declaration", "a_site", "launches"}),
+        (conformance_words, {"every_launch", "whole", "moved_to", "launched", "flags"}),
+    ],
+)
+def test_every_check_is_run(module: ModuleType, helpers: set[str]) -> None:
     made = {
         name
-        for name, value in vars(conformance).items()
-        if callable(value) and getattr(value, "__module__", "") == conformance.__name__ and not name.startswith("_")
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     }
-    assert made - {check.__name__ for check in conformance.CHECKS} == {"a_declaration", "a_site", "launches"}
+    assert made - {check.__name__ for check in module.CHECKS} == helpers
+
+
+def test_a_key_is_marked_as_one_where_the_module_takes_it() -> None:
+    taken = {name: (kind,) for kind in launchable() if (engine := support(kind)) for name in engine.key_env}
+    assert key_variables() == taken, "marks.json and the modules name the same variables"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from reconciler.domain.assignment import RunEntry
 from reconciler.domain.flag_tables import flag_table
 from reconciler.domain.model_spec import Engine, ModelSpec, Profile
 from reconciler.domain.placement import PlacedGpu, Placement, Shard, replica_id
-from reconciler.engines.fields import NOT_TAKEN, not_taken
+from reconciler.engines.base import Vendor
+from reconciler.engines.fields import NOT_TAKEN, VENDORS, not_taken
 from reconciler.engines.registry import support
 from reconciler.gate.adapters import NO_ADAPTERS
 from reconciler.gate.not_taken import TASKS
@@ -95,6 +97,9 @@ FOR_ROUTERS = {
     ("context", Engine.COMFYUI): "it counts no tokens: the length is for whoever sends requests",
 }
 """Of a model's fields these reach no process of the engine."""
+
+CARDS = {"h100-80gb": Vendor.NVIDIA, "mi300x": Vendor.AMD, "gaudi3": Vendor.INTEL}
+"""A class of each maker."""
 
 PAIRS = [(field, engine) for field in Profile.model_fields for engine in Engine]
 
@@ -202,6 +207,21 @@ def test_a_field_reaches_what_runs_or_is_refused_with_the_reason(tmp_path: Path,
         return
     differs = [part for part in Reached.__annotations__ if shown(before, part) != shown(after, part)]
     assert differs, f"{engine} takes {field}, and nothing that runs or is placed differs"
+
+
+@pytest.mark.parametrize("engine", Engine)
+@pytest.mark.parametrize(("gpu_class", "vendor"), CARDS.items())
+def test_gpus_of_each_maker_are_launched_on_or_refused_with_the_engines_that_are(
+    engine: Engine, gpu_class: str, vendor: Vendor
+) -> None:
+    model = a_model(engine, {"gpu_class": gpu_class, "gpus": 1})
+    told = [each for each in found([model], [a_node("here", gpu_class)]) if "runs on GPUs of" in each.message]
+    assert bool(told) is (vendor not in VENDORS[engine])
+    for each in told:
+        others = re.findall(r"vllm|sglang|trtllm|llamacpp|comfyui", each.hint or "")
+        assert (each.rule, each.severity) == ("inventory/unsupported", "error")
+        assert all(vendor in VENDORS[Engine(name)] for name in others)
+        assert others or engine is Engine.COMFYUI, "no other engine draws pictures"
 
 
 @pytest.mark.parametrize("engine", Engine)

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.agent.probes import Prober
 from reconciler.domain.model_spec import Engine, Task
-from reconciler.engines.base import Answer, Health, InFlight, Probe
+from reconciler.engines.base import Answer, Health, InFlight, Paths, Probe
 from reconciler.engines.registry import support
 from tests.engines.conformance import ADAPTERS, a_declaration
 from tests.engines.http_stand_in import standing_in
@@ -136,6 +136,27 @@ def test_trtllm_is_held_to_its_name_from_the_version_on_that_takes_one(version: 
     models = Probe("GET", "/v1/models")
     answer = Answer(200, json.dumps({"object": "list", "data": [{"id": name}]}).encode())
     assert engine(Engine.TRTLLM).judge(declaration, models, answer).health is health
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "health"),
+    [
+        ("/weights/llama", "llama", Health.OK),
+        ("/weights/llama/", "llama", Health.OK),
+        ("/weights/llama", "m", Health.WRONG),
+        ("/weights/llama", "/weights/llama", Health.WRONG),
+        ("/weights/llama", None, Health.WRONG),
+    ],
+)
+def test_a_version_of_trtllm_that_takes_no_name_has_that_of_its_directory(
+    model: str, name: str | None, health: Health
+) -> None:
+    declaration, models = a_declaration(Engine.TRTLLM, version="1.2.1"), Probe("GET", "/v1/models")
+    answer = Answer(200, json.dumps({"object": "list", "data": [{"id": name}]}).encode())
+    verdict = engine(Engine.TRTLLM).judge(declaration, models, answer, Paths(model))
+    assert verdict.health is health
+    told = "" if health is Health.OK else f"/v1/models lists {name}, not llama, its directory's name"
+    assert verdict.detail == told
 
 
 def test_a_version_of_trtllm_that_takes_no_name_still_lists_one_model() -> None:

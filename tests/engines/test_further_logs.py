@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from reconciler.domain.model_spec import Engine
-from reconciler.engines.base import Progress, Stage
+from reconciler.engines.progress import Progress, Stage
 from reconciler.engines.registry import support
 
 HERE = Path(__file__).parent
@@ -78,6 +78,25 @@ def test_of_two_starts_in_one_log_the_last_one_counts(kind: Engine) -> None:
     engine = support(kind)
     assert engine is not None
     assert engine.read_failure(f"torch.OutOfMemoryError: CUDA out of memory\n{log(kind)}") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("reconciler: waiting for 10.0.0.1 on 10.0.0.2 port 20001", Progress(Stage.MEETING)),
+        ("reconciler: runs orted for the first node", Progress(Stage.STARTING)),
+        (
+            "reconciler: the part on 10.0.0.2 port 20001 does not wait yet (Connection refused)",
+            Progress(Stage.MEETING),
+        ),
+        ("reconciler: refused a connection from 10.0.0.9: only 10.0.0.1 leads this replica", None),
+        ("reconciler: the part on 10.0.0.2 port 20001 cannot join: it hung up", None),
+    ],
+)
+def test_a_part_that_waits_for_another_node_is_told_as_a_step(line: str, step: Progress | None) -> None:
+    engine = support(Engine.TRTLLM)
+    assert engine is not None
+    assert engine.read_progress(line) == step
 
 
 def test_a_reason_is_short_enough_to_be_read() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from reconciler.agent.probes import Prober
 from reconciler.domain.model_spec import Engine
-from reconciler.engines.base import Health, InFlight
+from reconciler.engines.base import Health, InFlight, Paths
 from reconciler.engines.registry import support
 from tests.agent.engine_process import PROGRAMS, free_port, started, wait_until
 from tests.conftest import compare
-from tests.engines.declarations import CASES, a_declaration, a_site
+from tests.engines.declarations import ADAPTERS, CASES, a_declaration, a_site
 from tests.tiny_gguf import write_tiny_gguf, write_tiny_lora
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def test_every_launch_says_what_decides_gpus_memory_and_address() -> None:
     for declaration in CASES.values():
         launch = llamacpp().launch(declaration, a_site(declaration))
         assert decided <= set(launch.arguments)
-        assert launch.env["CUDA_VISIBLE_DEVICES"].count("GPU-") == declaration.gpus
+        seen = {value.count("GPU-") for name, value in launch.env.items() if name.endswith("VISIBLE_DEVICES")}
+        assert seen == {declaration.gpus}
 
 
 def test_the_base_url_is_one_for_ipv6_too() -> None:
@@ -91,10 +92,10 @@ def without_gpus(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-async def judge_all(declaration: Declaration, url: str) -> list[Verdict]:
+async def judge_all(declaration: Declaration, url: str, paths: Paths) -> list[Verdict]:
     engine, prober = llamacpp(), Prober()
     verdicts = [
-        engine.judge(declaration, probe, await prober.send(url, probe, timedelta(seconds=30)))
+        engine.judge(declaration, probe, await prober.send(url, probe, timedelta(seconds=30)), paths)
         for probe in engine.readiness(declaration)
     ]
     await prober.aclose()
@@ -114,13 +115,15 @@ def test_the_real_program_takes_the_command_line_and_gets_ready(
     tmp_path: Path, program: tuple[str, ...], name: str
 ) -> None:
     declaration = CASES[name]
-    launch = llamacpp().launch(declaration, a_site(declaration, weights(tmp_path, declaration), port=free_port()))
+    site = a_site(declaration, weights(tmp_path, declaration), port=free_port())
+    launch, paths = llamacpp().launch(declaration, site), Paths(site.model_path, site.adapter_paths)
     port = int(launch.url.rpartition(":")[2])
     command = [*program, *without_gpus(launch.arguments)]
     with started(command, port, tmp_path / "log") as engine:
         wait_until(engine.healthy, f"{name} is healthy")
-        verdicts = anyio.run(judge_all, declaration, launch.url)
-        assert [verdict.health for verdict in verdicts] == [Health.OK] * 3, verdicts
+        verdicts = anyio.run(judge_all, declaration, launch.url, paths)
+        assert {verdict.health for verdict in verdicts} == {Health.OK}, verdicts
+        assert len(verdicts) == (4 if declaration.adapters else 3)
         assert anyio.run(read_load, launch.url) == InFlight(running=0, waiting=0)
         stages = [step.stage for line in engine.log().splitlines() if (step := llamacpp().read_progress(line))]
         assert stages == ["loading weights", "warming up", "opening slots", "loaded"]
@@ -170,6 +173,27 @@ def test_every_slot_has_room_for_the_declared_context(tmp_path: Path) -> None:
         status, body = engine.request("/completion", {"prompt": prompt, "n_predict": 20})
         assert (status, b'"truncated":false' in body) == (200, True)
         assert b'"tokens_predicted":20' in body
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program[-1].rpartition("/")[2])
+def test_adapters_that_are_not_as_declared_are_seen(tmp_path: Path, program: tuple[str, ...]) -> None:
+    """Launched as `sql, chat`, and held against what else could have been declared; then somebody sets a scale."""
+    started_as = CASES["cpu, adapters"]
+    site = a_site(started_as, weights(tmp_path, started_as), port=free_port())
+    launch, paths = llamacpp().launch(started_as, site), Paths(site.model_path, site.adapter_paths)
+    turned, fewer = (a_declaration(adapters=each) for each in (ADAPTERS[::-1], ADAPTERS[:1]))
+    with started([*program, *launch.arguments], site.port, tmp_path / "log") as engine:
+        wait_until(engine.healthy, "it is healthy")
+
+        def said_of(declaration: Declaration) -> str:
+            return anyio.run(judge_all, declaration, launch.url, paths)[2].detail
+
+        assert said_of(started_as) == ""
+        assert said_of(CASES["cpu, scaled adapters"]) == "/lora-adapters lists sql at scale 1.0, and 0.5 is declared"
+        assert f"lists {tmp_path}/sql.gguf as number 0 where chat is declared" in said_of(turned)
+        assert said_of(fewer) == "/lora-adapters lists 2 adapters, and 1 are declared"
+        assert engine.request("/lora-adapters", [{"id": 0, "scale": 1}, {"id": 1, "scale": 0.25}])[0] == 200
+        assert said_of(started_as) == "/lora-adapters lists chat at scale 0.25, and 1 is declared"
 
 
 def test_an_input_of_the_whole_context_is_embedded(tmp_path: Path) -> None:

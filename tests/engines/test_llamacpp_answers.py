@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.model_spec import Task
-from reconciler.engines.base import Answer, Health, InFlight, Probe
-from reconciler.engines.llamacpp_answers import HEALTH, METRICS, judge, read_load
+from reconciler.engines.base import Answer, Health, InFlight, Paths, Probe, Verdict
+from reconciler.engines.llamacpp_answers import ADAPTERS, HEALTH, METRICS, judge, read_load
 from reconciler.engines.openai_answers import MODELS, question
 from tests.engines.declarations import CASES, a_declaration
 
@@ -84,6 +84,47 @@ def test_an_answer_is_judged(probe: Probe, given_answer: Answer, health: Health,
     assert (verdict.health, verdict.detail) == (health, detail)
 
 
+SQL, CHAT = ({"id": 0, "path": "/w/sql.gguf", "scale": 0.5}, {"id": 1, "path": "/w/chat.gguf", "scale": 1.0})
+WHERE = Paths("/w/tiny.gguf", {"sql": "/w/sql.gguf", "chat": "/w/chat.gguf"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "detail"),
+    [
+        ([SQL, CHAT], ""),
+        ([SQL | {"task_name": "", "prompt_prefix": ""}, CHAT], ""),
+        ([SQL], "/lora-adapters lists 1 adapters, and 2 are declared"),
+        ([SQL, CHAT, CHAT | {"id": 2}], "/lora-adapters lists 3 adapters, and 2 are declared"),
+        ([], "/lora-adapters lists 0 adapters, and 2 are declared"),
+        (
+            [CHAT | {"id": 0, "scale": 0.5}, CHAT],
+            "/lora-adapters lists /w/chat.gguf as number 0 where sql is declared",
+        ),
+        ([SQL, CHAT | {"id": 0}], "/lora-adapters lists /w/chat.gguf as number 0 where chat is declared"),
+        ([SQL, CHAT | {"scale": 0}], "/lora-adapters lists chat at scale 0, and 1 is declared"),
+        ([SQL | {"scale": None}, CHAT], "/lora-adapters lists sql at scale None, and 0.5 is declared"),
+        ({"error": 1}, "/lora-adapters answers without a list"),
+        ([1, 2], "/lora-adapters answers without a list"),
+        (b"", "/lora-adapters answers without a list"),
+    ],
+)
+def test_its_adapters_are_the_declared_ones_in_order_and_at_their_scales(rows: Any, detail: str) -> None:
+    verdict = judge(CASES["cpu, scaled adapters"], ADAPTERS, answer(200, rows), WHERE)
+    assert verdict == (Verdict(Health.WRONG, detail) if detail else Verdict(Health.OK))
+
+
+def test_of_an_engine_that_served_before_only_the_number_is_asked() -> None:
+    declaration, moved = CASES["cpu, scaled adapters"], answer(200, [SQL | {"path": "/x", "scale": 0.0}, CHAT])
+    assert judge(declaration, ADAPTERS, moved) == Verdict(Health.OK)
+    assert judge(declaration, ADAPTERS, answer(200, [SQL])).health is Health.WRONG
+
+
+def test_a_scale_comes_back_as_a_32_bit_float() -> None:
+    declared = a_declaration(adapters=[{"name": "sql", "source": "file:/w/sql.gguf", "scale": 0.3}])
+    for scale, health in ((0.30000001192092896, Health.OK), (0.31, Health.WRONG)):
+        assert judge(declared, ADAPTERS, answer(200, [SQL | {"scale": scale}]), WHERE).health is health
+
+
 def test_a_long_message_is_cut_to_one_line() -> None:
     verdict = judge(CASES["cpu"], HEALTH, error(500, "all is\n lost\t" * 500))
     assert verdict.detail.startswith("/health answers 500: all is lost all is lost")
@@ -129,7 +170,19 @@ json_data = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["status", "data", "id", "aliases", "usage", "completion_tokens", "results", "embedding", "error"]
+                [
+                    "status",
+                    "data",
+                    "id",
+                    "path",
+                    "scale",
+                    "aliases",
+                    "usage",
+                    "completion_tokens",
+                    "results",
+                    "embedding",
+                    "error",
+                ]
             ),
             inner,
             max_size=4,
@@ -141,7 +194,7 @@ bodies = st.binary(max_size=200) | json_data.map(lambda data: json.dumps(data).e
 
 
 @given(
-    probe=st.sampled_from([HEALTH, MODELS, METRICS, TOKEN, EMBEDDING, SCORE]),
+    probe=st.sampled_from([HEALTH, ADAPTERS, MODELS, METRICS, TOKEN, EMBEDDING, SCORE]),
     status=st.none() | st.integers(100, 599),
     body=bodies,
 )

@@ -76,7 +76,24 @@ def test_every_kept_log_is_read_by_a_test() -> None:
         ),
         (
             "0.1 E llama_model_load: error loading model: unable to allocate CUDA0 buffer\n",
-            "no memory for the weights in CUDA0",
+            "GPU 0 (as the engine counts them) has too little free memory for its part of the weights",
+        ),
+        (
+            "0.1 E llama_model_load: error loading model: unable to allocate ROCm3 buffer\n",
+            "GPU 3 (as the engine counts them) has too little free memory for its part of the weights",
+        ),
+        (
+            "0.1 E llama_model_load: error loading model: unable to allocate CPU buffer\n",
+            "no memory for the weights in CPU",
+        ),
+        (
+            "0.1 E ROCm error: out of memory\n0.1 E   current device: 1, in function alloc at /src/ggml-cuda.cu:3\n",
+            "GPU 1 (as the engine counts them) has too little free memory",
+        ),
+        ("0.1 E CUDA error: out of memory\n0.1 E   current device: -1, in function x\n", "a GPU failed: out of memory"),
+        (
+            "Memory access fault by GPU node-3 (Agent handle: 0x26ff9f00) on address 0x7edbde. Reason: Unknown.\n",
+            "a GPU failed (ROCm's node 3): memory access fault, Unknown",
         ),
         (
             "0.1 E llama_init_from_model: failed to initialize the context: std::bad_alloc\n",
@@ -84,7 +101,7 @@ def test_every_kept_log_is_read_by_a_test() -> None:
         ),
         (
             "0.1 E CUDA error: an illegal memory access was encountered\n0.1 E   current device: 0, in function x\n",
-            "a GPU failed: an illegal memory access was encountered",
+            "GPU 0 (as the engine counts them) failed: an illegal memory access was encountered",
         ),
         (
             "/src/ggml.c:1461: GGML_ASSERT(a->ne[0] == 1) failed\n",

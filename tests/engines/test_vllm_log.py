@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from reconciler.engines.base import Progress, Stage
+from reconciler.engines.progress import Progress, Stage
 from reconciler.engines.vllm_failures import read_failure
 from reconciler.engines.vllm_log import read_progress
 
@@ -107,6 +107,8 @@ def test_steps_of_a_start_on_gpus(line: str, step: Progress | None) -> None:
     assert read_progress(line) == step
 
 
-@pytest.mark.parametrize("case", FURTHER, ids=lambda case: case["lines"].strip()[:40])
+@pytest.mark.parametrize(
+    "case", FURTHER, ids=[f"{at} {(case['reason'] or 'no reason')[:40]}" for at, case in enumerate(FURTHER)]
+)
 def test_further_reasons(case: dict[str, str | None]) -> None:
     assert read_failure(case["lines"] or "") == case["reason"]

@@ -22,6 +22,12 @@ def a_declaration(**fields: Any) -> Declaration:
     return conformance.a_declaration(Engine.TRTLLM, **usual | fields)
 
 
+TWO_NODES: dict[str, Any] = {
+    "host": "10.0.0.1",
+    "addresses": ("10.0.0.1", "10.0.0.2"),
+    "command": ("/opt/trt/bin/trtllm-serve",),
+}
+
 CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "one-gpu": (a_declaration(version=RECENT, max_concurrency=64), {}),
     "one-gpu-1.2": (a_declaration(version=OLD, max_concurrency=64), {}),
@@ -33,4 +39,14 @@ CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "quantized-cache": (a_declaration(version=RECENT, kv_cache_dtype="fp8"), {}),
     "quantized-cache-1.2": (a_declaration(version=OLD, kv_cache_dtype="fp8", memory_share=0.8), {}),
     "dtype": (a_declaration(dtype="bfloat16"), {}),
+    "two-nodes-rank-0": (a_declaration(gpus=8, nodes=2, version=RECENT), TWO_NODES),
+    "two-nodes-rank-1": (a_declaration(gpus=8, nodes=2, version=RECENT), TWO_NODES | {"host": "10.0.0.2", "rank": 1}),
+    "two-nodes-pipeline-ipv6-rank-1": (
+        a_declaration(gpus=4, nodes=2, pipeline_parallel=2),
+        TWO_NODES | {"host": "fd00::2", "addresses": ("fd00::1", "fd00::2"), "rank": 1},
+    ),
+    "three-nodes-named-rank-0": (
+        a_declaration(gpus=2, nodes=3, version=OLD),
+        TWO_NODES | {"addresses": ("gpu-01.rack", "gpu-02.rack", "gpu-03.rack"), "command": ("trtllm-serve",)},
+    ),
 }

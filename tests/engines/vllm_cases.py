@@ -40,6 +40,7 @@ def a_site(declaration: Declaration, **fields: Any) -> Site:
 
 _TWO_NODES = {"addresses": ("10.0.0.1", "10.0.0.2"), "host": "10.0.0.1"}
 _OVER_NODES = a_declaration(gpus=8, nodes=2)
+_CPUS_OVER_NODES = a_declaration(on_cpu=True, context=4096, nodes=2)
 _DATA_OVER_NODES = a_declaration(gpus=8, nodes=2, data_parallel=4, expert_parallel=True)
 
 CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
@@ -47,6 +48,8 @@ CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "one-gpu-args": (a_declaration(memory_share=0.85, args=("--enable-prefix-caching", "--enforce-eager")), {}),
     "one-gpu-0.17": (a_declaration(version="0.17.0"), {}),
     "one-amd-gpu": (a_declaration(gpu_class="mi300x"), {"vendor": Vendor.AMD}),
+    "one-gaudi": (a_declaration(gpu_class="gaudi3"), {"vendor": Vendor.INTEL}),
+    "two-gaudis": (a_declaration(gpu_class="gaudi3", gpus=2), {"vendor": Vendor.INTEL}),
     "four-gpus": (a_declaration(gpus=4), {"numa_nodes": (0, 0, 1, 1)}),
     "pipeline": (a_declaration(gpus=8, pipeline_parallel=2), {}),
     "data-and-expert-parallel": (a_declaration(gpus=8, data_parallel=4, expert_parallel=True), {}),
@@ -67,6 +70,8 @@ CASES: Mapping[str, tuple[Declaration, Mapping[str, Any]]] = {
     "cpu": (a_declaration(on_cpu=True, context=4096), {"weight_bytes": 2 * GIB, "vocabulary_bytes": GIB // 2}),
     "cpu-cores-dealt-out": (a_declaration(on_cpu=True, context=4096), {"cores": (2, 3, 4, 5)}),
     "cpu-tensor-parallel-2": (a_declaration(on_cpu=True, context=4096, gpus=2), {"weight_bytes": 2 * GIB}),
+    "cpu-two-nodes-rank-0": (_CPUS_OVER_NODES, _TWO_NODES | {"weight_bytes": 2 * GIB}),
+    "cpu-two-nodes-rank-1": (_CPUS_OVER_NODES, _TWO_NODES | {"rank": 1, "host": "10.0.0.2", "weight_bytes": 2 * GIB}),
     "cpu-adapters": (a_declaration(on_cpu=True, context=4096, adapters=ADAPTERS), {}),
 }
 """The declaration, and what its site has beyond `a_site`."""

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from reconciler.domain.observed import ReplicaState
+from reconciler.engines.signals import KILLED_FROM_OUTSIDE
 from reconciler.errors import AssignmentRefused, ClaimRefused, NodeUnreachable
 from tests.agent.entries import run_entry
 from tests.fleet.contract import AT_ONCE, MISSING, at_once
@@ -202,7 +203,7 @@ async def test_what_was_ready_is_launched_again_by_a_higher_attempt(talk: Talk) 
     await talk.side.kill_engine(first)
     failed = await talk.failed(entry.id)
     assert (failed.ever_ready, failed.failures_in_a_row, failed.routable) == (True, 1, False)
-    assert failed.failure == "killed by signal 9"
+    assert failed.failure == KILLED_FROM_OUTSIDE
     await talk.send(entry)  # the same again launches nothing
     assert (await talk.look()).replicas[0].state is ReplicaState.FAILED
     await talk.send(talk.entry(attempt=1))

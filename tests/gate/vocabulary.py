@@ -6,8 +6,8 @@ import re
 
 BANNED = re.compile(r"\b(workers?|hosts?|backends?|pods?|jobs?|services?|instances?)\b", re.IGNORECASE)
 
-ALLOWED = re.compile(r"host RAM", re.IGNORECASE)
-"""The design's own name for the memory of a node."""
+ALLOWED = re.compile(r"host RAM|(?<!\S)--?[\w-]+", re.IGNORECASE)
+"""The design's own name for the memory of a node, and flags, which programs name as they like."""
 
 
 def banned_words(text: str) -> list[str]:

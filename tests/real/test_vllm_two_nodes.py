@@ -138,6 +138,13 @@ def test_one_replica_over_two_nodes_serves_and_its_ranks_stand_and_fall_together
     assert complete(pair.site.addresses()[0]) == text
     assert "no changes" in pair.site.apply()
 
+    family = [each for rank in pair.ranks() for each in rank]
+    pair.declare("not at all", replicas=0)
+    with timed("vLLM: apply that stops one over two nodes"):
+        pair.site.apply()
+    gone(family, 5)
+    assert pair.parts() == []
+
 
 def _are_new(parts: list[dict[str, Any]], pids: set[int]) -> bool:
     return len(parts) == len(NAMES) and all(each["state"] == "ready" and each["pid"] not in pids for each in parts)
