@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from reconciler.cli.console import Context, commit_line, is_terminal, leave, note, note_uncommitted, out
+from reconciler.cli.console import Context, commit_line, is_terminal, leave, note, note_uncommitted, on_this_clock, out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,7 @@ def apply(
     from reconciler.controller.look import look_beyond  # noqa: PLC0415
     from reconciler.controller.standing import Ledger, read_standing  # noqa: PLC0415
     from reconciler.controller.state import state_dir  # noqa: PLC0415
+    from reconciler.planning.used_up import may_go  # noqa: PLC0415
     from reconciler.views.plan import APPLY, plan_text  # noqa: PLC0415
 
     options: Context = context.obj
@@ -77,12 +78,12 @@ def apply(
     if saved is not None:
         saved.check(shown, observed)
     apply_with = APPLY if plan_file is None else f"{APPLY} {plan_file}"
-    out(plan_text(shown, observed, commit_line=commit_line(aim), fleet=fleet, apply_with=apply_with))
+    out(plan_text(on_this_clock(shown), observed, commit_line=commit_line(aim), fleet=fleet, apply_with=apply_with))
     attended = all(node.agent or not node.replicas for node in observed.reachable)
     if decision.settled and attended:
         _say_externals(seen.externals)
-        Ledger(state, note).passed(aim.desired, observed)
-        _settle(state, aim, only)
+        Ledger(state, note).passed(aim.desired, observed, may_go(aim.desired, observed, intents, decision, now))
+        _settle(state, aim, holder, only)
         leave(0)
     if saved is not None:
         saved.claim(state)
@@ -91,16 +92,16 @@ def apply(
     applied = _carry_out(state, aim, holder, seen, decision, only)
     if saved is not None and decide(aim, applied.last.observed, intents).settled:
         only = None  # the plan file held all that there was to do
-    _finish(state, aim, applied, only)
+    _finish(state, aim, holder, applied, only)
 
 
-def _finish(state: Path, aim: Aim, applied: Applied, only: str | frozenset[str] | None) -> NoReturn:
+def _finish(state: Path, aim: Aim, holder: Holder, applied: Applied, only: str | frozenset[str] | None) -> NoReturn:
     """Say what was left out, remember what was reached, and leave."""
     if only is not None:
         what = only if isinstance(only, str) else "what the plan names"
         note(f"note: only {what} was applied; reconciler plan shows the rest")
     if applied.ending.value == 0:
-        _settle(state, aim, only)
+        _settle(state, aim, holder, only)
     leave(applied.ending.value)
 
 
@@ -114,11 +115,18 @@ def _carry_out(
     from reconciler.controller.externals import externals_of  # noqa: PLC0415
     from reconciler.controller.ground import ground  # noqa: PLC0415
     from reconciler.controller.look import ask  # noqa: PLC0415
+    from reconciler.controller.state import put_back, read_aim  # noqa: PLC0415
+    from reconciler.errors import ClaimRefused  # noqa: PLC0415
 
     progress = Progress(seen.observed, decision.plan)
     here = ground(aim.desired, state, may_start=True)
-    _record(state, aim, settled=False)
-    applied = anyio.run(_apply, here, aim, holder, progress, state, only)
+    before = read_aim(state)
+    _record(state, aim, holder, settled=False)
+    try:
+        applied = anyio.run(_apply, here, aim, holder, progress, state, only)
+    except* ClaimRefused:
+        put_back(state, before)  # another one goes on with what it set out to do
+        raise
     if applied is None:
         note("left; agents go on with what they were given, and the next apply goes on from there")
         leave(EXIT_LEFT)
@@ -202,15 +210,15 @@ def _say_externals(answers: Mapping[str, ExternalAnswer]) -> None:
         out(line)
 
 
-def _record(state: Path, aim: Aim, *, settled: bool) -> None:
+def _record(state: Path, aim: Aim, holder: Holder, *, settled: bool) -> None:
     from reconciler.controller.state import record_aim  # noqa: PLC0415  # keeps --help lean
 
-    trouble = record_aim(state, aim.sha, settled=settled) if aim.sha is not None else None
+    trouble = record_aim(state, aim.sha, settled=settled, by=holder) if aim.sha is not None else None
     if trouble is not None:
         note(f"note: {trouble}")
 
 
-def _settle(state: Path, aim: Aim, only: str | frozenset[str] | None) -> None:
+def _settle(state: Path, aim: Aim, holder: Holder, only: str | frozenset[str] | None) -> None:
     """A commit of which only one model was applied is not settled."""
     if only is None:
-        _record(state, aim, settled=True)
+        _record(state, aim, holder, settled=True)

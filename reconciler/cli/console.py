@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reconciler.controller.aim import Aim
+    from reconciler.domain.plan import Plan
 
 
 class Context:
@@ -74,6 +75,15 @@ def note_uncommitted(directory: Path, aim: Aim) -> None:
         rest = "differs from" if one else "differ from"
         unread = "is not read; commit it first" if one else "are not read; commit them first"
         note(f"note: {shown} {rest} commit {aim.sha[:7]} and {unread}")
+
+
+def on_this_clock(plan: Plan) -> Plan:
+    """The plan with the ends of suspensions in this machine's time zone, for text; JSON and comments keep UTC."""
+    held = (
+        each.model_copy(update={"expires_at": each.expires_at and each.expires_at.astimezone()})
+        for each in plan.held_back
+    )
+    return plan.model_copy(update={"held_back": tuple(held)}) if plan.held_back else plan
 
 
 def commit_line(aim: Aim) -> str:

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from pathlib import Path
 
+    from reconciler.controller.asking import Asked
     from reconciler.domain.desired import Desired
     from reconciler.domain.intent import Intent, IntentKind
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model of HEAD, or one whose file is gone.")]
 Why = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; shown wherever it has an effect.")]
+
+_NAMED = 3
+"""Nodes that are named in a note."""
 
 TAKEN = "reconciler run takes it within a second; without one: reconciler apply"
 
@@ -35,7 +39,13 @@ def retry(context: typer.Context, model: Model, reason: Why = None) -> None:
     from reconciler.domain.intent import IntentKind  # noqa: PLC0415  # keeps --help lean
 
     state, _ = _place(context, model)
+    fleet = _asked(context, state)
+    nothing = fleet.nothing_to_retry(model) if fleet is not None else None
+    if nothing is not None:
+        out(f"{nothing}; how it stands: reconciler why {model}")
+        return
     _add(state, IntentKind.RETRY, model=model, reason=reason)
+    _note_silent(fleet)
     out(f"{model}: what failed is tried again once; {TAKEN}")
 
 
@@ -79,7 +89,13 @@ def restart(
     from reconciler.domain.intent import IntentKind  # noqa: PLC0415  # keeps --help lean
 
     state, _ = _place(context, model)
+    fleet = _asked(context, state)
+    nothing = fleet.nothing_to_restart(model) if fleet is not None else None
+    if nothing is not None:
+        out(nothing)
+        return
     _add(state, IntentKind.RESTART, model=model, reason=reason)
+    _note_silent(fleet)
     out(f"{model}: every replica is replaced by its rollout policy; {TAKEN}")
 
 
@@ -102,14 +118,38 @@ def approve(
     reason: Why = None,
 ) -> None:
     """Let disappear what a limit holds back. It holds for just that set of models and replicas."""
-    from reconciler.domain.intent import IntentKind  # noqa: PLC0415  # keeps --help lean
+    from reconciler.controller.asking import already  # noqa: PLC0415  # keeps --help lean
+    from reconciler.domain.intent import IntentKind  # noqa: PLC0415
     from reconciler.errors import UsageError  # noqa: PLC0415
     from reconciler.planning.limits import is_approval  # noqa: PLC0415
 
     if not is_approval(digest):
         raise UsageError(f"{digest!r} is no digest", hint="8 hex digits, as reconciler plan prints them")
-    _add(_state(context), IntentKind.APPROVE, digest=digest, reason=reason)
+    state = _state(context)
+    fleet = _asked(context, state)
+    before = fleet.approved_before(digest) if fleet is not None else None
+    if before is not None:
+        out(already(before))
+        return
+    _add(state, IntentKind.APPROVE, digest=digest, reason=reason)
     out(f"{digest} is approved until it is done or the set changes; {TAKEN}")
+
+
+def _asked(context: typer.Context, state: Path) -> Asked | None:
+    """What the instruction would find; None where nobody can tell."""
+    from reconciler.controller.asking import asked  # noqa: PLC0415  # keeps --help lean
+
+    options: Context = context.obj
+    return asked(options.directory, state)
+
+
+def _note_silent(fleet: Asked | None) -> None:
+    """Say which nodes may hold more of what was asked for: there it is done when they answer."""
+    silent = fleet.silent if fleet is not None else ()
+    if silent:
+        more = f" and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""
+        verb = "does" if len(silent) == 1 else "do"
+        note(f"note: {', '.join(silent[:_NAMED])}{more} {verb} not answer; what is there is seen to when it is heard")
 
 
 def _state(context: typer.Context) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.console import Context, commit_line, leave, note, note_uncommitted, out
+from reconciler.cli.console import Context, commit_line, leave, note, note_uncommitted, on_this_clock, out
 
 if TYPE_CHECKING:
     from reconciler.controller.aim import Aim
@@ -112,7 +112,7 @@ def _printed(plan: Plan, observed: Observation, aim: Aim, format: PlanFormat, ou
     line, fleet = commit_line(aim), aim.desired.fleet.name
     match format:
         case PlanFormat.TEXT:
-            return plan_text(plan, observed, commit_line=line, fleet=fleet, apply_with=apply_with)
+            return plan_text(on_this_clock(plan), observed, commit_line=line, fleet=fleet, apply_with=apply_with)
         case PlanFormat.MARKDOWN:
             return plan_markdown(plan, observed, commit_line=line, fleet=fleet, apply_with=apply_with)
         case PlanFormat.JSON:

@@ -9,6 +9,7 @@ import typer
 from reconciler.cli.console import Context, Format, out
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from reconciler.controller.aim import Aim
@@ -36,6 +37,7 @@ def status(
     from reconciler.controller.standing import read_standing  # noqa: PLC0415
     from reconciler.controller.state import read_aim, state_dir  # noqa: PLC0415
     from reconciler.planning.status import status as fleet_status  # noqa: PLC0415
+    from reconciler.planning.used_up import not_outlived  # noqa: PLC0415
     from reconciler.sources.repository import head  # noqa: PLC0415
     from reconciler.views.status import status_json, status_text  # noqa: PLC0415
 
@@ -48,7 +50,7 @@ def status(
     standing = read_standing(state)
     aim = standing.over(aim)
     now = wall_clock()
-    decision = decide(aim, seen.observed, standing.intents, now=now)
+    decision = decide(aim, seen.observed, not_outlived(standing.intents, _asked_at(aim, record)), now=now)
     commit = record.commit if record else None
     answer = fleet_status(aim.desired, seen.observed, decision, commit, seen.externals, standing.intents, now)
     if format is Format.JSON:
@@ -56,6 +58,17 @@ def status(
     else:
         line = _applied_line(record, head(options.directory))
         out(status_text(_here(answer), fleet=aim.desired.fleet.name, applied_line=line))
+
+
+def _asked_at(aim: Aim, record: AimRecord | None) -> list[datetime]:
+    """When what was applied asked for all that failed to be tried: its commit, and the `apply` of it."""
+    from datetime import UTC, datetime  # noqa: PLC0415  # keeps --help lean
+
+    if record is None or aim.commit is None or aim.sha != record.commit:
+        return []
+    by_apply = record.by is not None and record.by.command == "apply"
+    began = [datetime.fromtimestamp(record.by.started_at, UTC)] if record.by is not None and by_apply else []
+    return [aim.commit.committed_at, *began]
 
 
 def _here(answer: FleetStatus) -> FleetStatus:
@@ -93,10 +106,11 @@ def _applied_line(record: AimRecord | None, newest: str) -> str:
     """`commit 9c2f4e1 applied 14:31`, and whether HEAD has moved on."""
     if record is None:
         return "nothing applied yet"
-    when = (
-        f"applied {record.settled_at.astimezone():%Y-%m-%d %H:%M}"
-        if record.settled_at
-        else f"being applied since {record.set_at.astimezone():%Y-%m-%d %H:%M}"
-    )
+    if record.settled_at is not None:
+        when = f"applied {record.settled_at.astimezone():%Y-%m-%d %H:%M}"
+    elif record.is_abandoned:
+        when = f"begun {record.set_at.astimezone():%Y-%m-%d %H:%M}, not finished, and nothing goes on with it now"
+    else:
+        when = f"being applied since {record.set_at.astimezone():%Y-%m-%d %H:%M}"
     ahead = "" if record.commit == newest else f"; HEAD is {newest[:7]}, not applied"
     return f"commit {record.commit[:7]} {when}{ahead}"

@@ -24,8 +24,9 @@ def why(
 
     from reconciler.controller.aim import load_to_explain  # noqa: PLC0415
     from reconciler.controller.attempt import wall_clock  # noqa: PLC0415
+    from reconciler.controller.externals import externals_of  # noqa: PLC0415
     from reconciler.controller.ground import ground  # noqa: PLC0415
-    from reconciler.controller.look import look  # noqa: PLC0415
+    from reconciler.controller.look import look_beyond  # noqa: PLC0415
     from reconciler.controller.standing import read_standing  # noqa: PLC0415
     from reconciler.controller.state import state_dir  # noqa: PLC0415
     from reconciler.controller.would_merge import WouldMerge  # noqa: PLC0415
@@ -41,7 +42,8 @@ def why(
     state = state_dir(aim.desired.fleet.name)
     standing = read_standing(state)
     aim = standing.over(aim)
-    observed = anyio.run(look, ground(aim.desired, state, may_start=False))
+    seen = anyio.run(look_beyond, ground(aim.desired, state, may_start=False), externals_of(aim.desired, model))
+    observed = seen.observed
     running = {replica.entry.model for _, replica in observed.replicas()}
     known = sorted({*aim.desired.model_by_name, *running})
     if model not in known:
@@ -49,7 +51,7 @@ def why(
         hint = f"did you mean {close}?" if close else f"models: {', '.join(known) or 'none'}"
         raise UsageError(f"there is no model {model!r} in HEAD, and none runs", hint=hint)
     case = Case(aim.desired, observed, standing.intents, wall_clock())
-    answer = explain(case, model, WouldMerge(), aim.sha)
+    answer = explain(case, model, WouldMerge(), aim.sha, seen.externals.get(model))
     # Of a refused commit nothing starts: only what is in the way is worth telling.
     if refused is None or answer.rule is not None:
         out(why_json(answer) if format is Format.JSON else why_text(answer))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from reconciler.controller.attempt import Attempts, Hearing, wall_clock
+from reconciler.controller.attempt import Attempts, Hearing, spent, wall_clock
 from reconciler.controller.claims import Claims, claiming
 from reconciler.controller.heard import read_heard
 from reconciler.domain.intent import Intent, IntentKind
@@ -39,6 +39,7 @@ FRUITLESS_PASSES = 5
 """An agent may refuse, or be silent, once or twice while it and the plan catch up; five passes in a row that sent
 something and changed nothing are a fault of the agent."""
 
+_BEGINNING = frozenset({ReplicaState.PENDING, ReplicaState.STARTING})
 IN_FLIGHT = frozenset(
     {
         ReplicaState.PENDING,
@@ -136,7 +137,7 @@ async def apply(
             standing = ledger.read()
             intents = (once, *standing.intents)
             done = await attempts.once(standing.over(aim), intents, only=only, may_start=not stop.asked)
-            ledger.passed(aim.desired, done.observed)
+            ledger.passed(aim.desired, done.observed, spent(aim, done, intents, attempts.now()))
             reporter.passed(done)
             fruitless.count(done, attempts.claims, reporter)
             ending = _ending(done, stop, fruitless)
@@ -147,10 +148,16 @@ async def apply(
 
 
 def in_flight(done: Pass) -> bool:
-    """Whether a replica of this fleet is starting, ending or loading adapters, so that waiting makes sense."""
+    """Whether a replica of this fleet is starting, ending or loading adapters, so that waiting makes sense.
+
+    A part that starts beside one that failed waits for it: nothing will come of that.
+    """
+    replicas = [replica for _, replica in done.observed.replicas()]
+    failed = {replica.entry.id for replica in replicas if replica.state is ReplicaState.FAILED}
     return any(
-        replica.state in IN_FLIGHT or (replica.lacks_adapters and replica.adapter_failure is None)
-        for _, replica in done.observed.replicas()
+        (replica.state in IN_FLIGHT and not (replica.state in _BEGINNING and replica.entry.id in failed))
+        or (replica.lacks_adapters and replica.adapter_failure is None)
+        for replica in replicas
     )
 
 

@@ -13,6 +13,7 @@ from reconciler.domain.observed import Observation, ReachableNode
 from reconciler.errors import UsageError
 from reconciler.fleet.executor import Outcome, send
 from reconciler.planning.planner import plan
+from reconciler.planning.used_up import may_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,6 +164,11 @@ def _not_heard(nodes: Sequence[str]) -> str:
 def _is_due(decision: Decision) -> bool:
     """Whether an agent has anything to be told."""
     return any(orders.changes_something for orders in decision.orders.values())
+
+
+def spent(aim: Aim, done: Pass, intents: Sequence[Intent], now: datetime) -> tuple[Intent, ...]:
+    """What people said that this pass, made under `intents`, has found done and needs no more."""
+    return may_go(aim.desired, done.observed, intents, done.decision, now)
 
 
 def check_only(aim: Aim, observed: Observation, only: str | None) -> None:

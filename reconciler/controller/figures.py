@@ -30,7 +30,9 @@ _GIB = 2**30
 def foreseen(desired: Desired, observed: Observation, intents: Sequence[Intent], now: datetime, plan: Plan) -> Plan:
     """The plan as people may read it: with what it means (`planning.outlook`), and without secrets (promise 9)."""
     shown = plan.model_copy(update={"changes": tuple(_discreet(change) for change in plan.changes)})
-    return foresee(desired, observed, intents, now, shown, LockFigures(desired))
+    shown = foresee(desired, observed, intents, now, shown, LockFigures(desired))
+    held = (each.model_copy(update={"changes": tuple(map(_discreet, each.changes))}) for each in shown.held_back)
+    return shown.model_copy(update={"held_back": tuple(held)}) if shown.held_back else shown
 
 
 def _discreet(change: Change) -> Change:

@@ -16,6 +16,7 @@ import anyio.to_thread
 from reconciler.agent.config import AgentConfig
 from reconciler.agent.local import ensure_agent, offline_observation, socket_path
 from reconciler.domain.fleet_spec import LOCAL
+from reconciler.domain.loopback import is_loopback
 from reconciler.errors import NodeUnreachable
 from reconciler.fleet.http import Endpoint, HttpFleet
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from reconciler.domain.desired import Desired, Node
     from reconciler.domain.observed import ReachableNode
     from reconciler.fleet.protocol import Reached
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def _endpoint(node: Node, state: Path) -> Endpoint:
         return Endpoint(socket=str(socket_path(state)))
     if address.startswith("unix:"):
         return Endpoint(socket=address.removeprefix("unix:"))
-    if address.startswith("http://") and urlsplit(address).hostname not in LOOPBACK:
+    if address.startswith("http://") and not is_loopback(urlsplit(address).hostname):
         return Endpoint(problem=f"{node.name}: plain http is for loopback only, and {address} is not; use https")
     return Endpoint(url=address)
 

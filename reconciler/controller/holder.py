@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from pathlib import Path
 
 import psutil
 
+from reconciler.agent.drivers.process import machine_boot_id
+from reconciler.agent.processes import is_dead
 from reconciler.domain.assignment import Holder
 
 
@@ -17,16 +18,22 @@ def this_process(command: str) -> Holder:
     pid = os.getpid()
     started_at = psutil.Process(pid).create_time()
     machine = socket.gethostname()
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return Holder(
         id=f"{machine}-{pid}-{started_at:.2f}",
         command=command,
         user=this_user(),
         machine=machine,
-        boot_id=boot_id,
+        boot_id=machine_boot_id(),
         pid=pid,
         started_at=started_at,
     )
+
+
+def has_ended(holder: Holder) -> bool:
+    """Whether a holder of this machine is gone, be it with an earlier boot; False where that cannot be seen."""
+    if holder.machine != socket.gethostname():
+        return False
+    return holder.boot_id != machine_boot_id() or is_dead(holder)
 
 
 def this_user() -> str:

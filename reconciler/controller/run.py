@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from reconciler.controller.apply import LOOK_EVERY, attempting, in_flight
-from reconciler.controller.attempt import Hearing, wall_clock
+from reconciler.controller.attempt import Hearing, spent, wall_clock
 from reconciler.controller.externals import Externals
 from reconciler.controller.ground import ground
 from reconciler.controller.standing import Ledger, prune_intents, read_standing, stamp
@@ -156,7 +156,7 @@ async def _keep(
     settled = False
     try:
         async with attempting(here, aim.desired.fleet.name, holder, LOOK_EVERY, hearing, outside.now) as attempts:
-            _record(state, aim, reporter, settled=False)
+            _record(state, aim, holder, reporter, settled=False)
             while True:
                 outside.aimed(aim.desired)
                 within, settled = await _tick(attempts, aim, ledger, reporter, settled=settled)
@@ -167,7 +167,7 @@ async def _keep(
                     settled = False
                     if aim.desired.nodes != nodes:
                         return
-                    _record(state, aim, reporter, settled=False)
+                    _record(state, aim, holder, reporter, settled=False)
     finally:
         await here.fleet.close()
 
@@ -178,8 +178,9 @@ async def _tick(
     """One pass. How long to wait for news after it, and whether the fleet is as desired."""
     try:
         standing = ledger.read()
-        done = await attempts.once(standing.over(aim), (retry_for(aim), *standing.intents), only=None)
-        ledger.passed(aim.desired, done.observed)
+        intents = (retry_for(aim), *standing.intents)
+        done = await attempts.once(standing.over(aim), intents, only=None)
+        ledger.passed(aim.desired, done.observed, spent(aim, done, intents, attempts.now()))
     except ClaimRefused:
         raise
     except Exception:  # one reconcile: a fault in it must not end the loop; it is logged whole and tried again
@@ -191,7 +192,7 @@ async def _tick(
             reporter.said(f"{sent.message}; trying again")
     if done.decision.settled and not settled:
         reporter.said(f"commit {(aim.sha or '')[:7]}: everything is as desired")
-        _record(ledger.state, aim, reporter, settled=True)
+        _record(ledger.state, aim, attempts.claims.holder, reporter, settled=True)
     busy = bool(done.sent) or in_flight(done)
     attempts.observer.wait = LOOK_EVERY if busy else IDLE_WAIT
     calm = LOOK_EVERY if busy else IDLE_WAIT
@@ -222,7 +223,7 @@ async def wait_for_any(observer: Observer, hints: Hints, within: timedelta) -> N
         tasks.cancel_scope.cancel()
 
 
-def _record(state: Path, aim: Aim, reporter: Reporter, *, settled: bool) -> None:
-    trouble = record_aim(state, aim.sha, settled=settled) if aim.sha is not None else None
+def _record(state: Path, aim: Aim, holder: Holder, reporter: Reporter, *, settled: bool) -> None:
+    trouble = record_aim(state, aim.sha, settled=settled, by=holder) if aim.sha is not None else None
     if trouble is not None:
         reporter.said(f"note: {trouble}")

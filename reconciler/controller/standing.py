@@ -76,10 +76,15 @@ class Ledger:
                 self.said(f"{error.message}; going on with what was last read")
         return self._standing
 
-    def passed(self, desired: Desired, observed: Observation) -> None:
-        """After a pass: remember what the tree holds. An approval whose every replica has left is used up."""
+    def passed(self, desired: Desired, observed: Observation, used: Iterable[Intent] = ()) -> None:
+        """After a pass: remember what the tree holds, and forget what is `used`, as `planning.used_up` finds it.
+
+        An approval whose every replica has left is used up too.
+        """
         self._heard.note(observed)
         standing = self.read()
+        with suppress(StateError):  # it asks for nothing: the next pass tries again
+            remove_intents(self.state, [each for each in used if each in standing.intents])
         held = slots_held(desired, observed)
         desired = replace(desired, roster=standing.roster)
         roster = next_roster(desired, held)
@@ -89,9 +94,9 @@ class Ledger:
         if trouble is not None and trouble != self._trouble:
             self._trouble = trouble
             self.said(f"note: {trouble}")
-        used = approval(removed(desired, held).gone)
+        approved = approval(removed(desired, held).gone)
         if removed(replace(desired, roster=roster), held).gone == {}:
-            done = [each for each in standing.intents if each.digest == used]
+            done = [each for each in standing.intents if each.digest == approved]
             with suppress(StateError):  # it stands for a set that is gone: whoever removes the same again is asked less
                 remove_intents(self.state, done)
 

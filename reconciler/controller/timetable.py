@@ -25,12 +25,14 @@ from reconciler.fleet.virtual_clock import run_virtually
 from reconciler.planning.impact import load_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from reconciler.controller.aim import Aim
     from reconciler.controller.attempt import Pass
     from reconciler.domain.assignment import Holder, RunEntry
     from reconciler.domain.desired import Desired
+    from reconciler.domain.intent import Intent
     from reconciler.domain.observed import Observation, ObservedReplica
     from reconciler.planning.impact import LoadTimes
 
@@ -49,7 +51,9 @@ _WORDS = {
 class Forgetful(Ledger):
     """Reads what stands and remembers nothing: a rehearsal leaves no trace."""
 
-    def passed(self, desired: Desired, observed: Observation) -> None:  # type: ignore[explicit-override]  # Python 3.11
+    def passed(  # type: ignore[explicit-override]  # Python 3.11
+        self, desired: Desired, observed: Observation, used: Iterable[Intent] = ()
+    ) -> None:
         """Nothing."""
 
 

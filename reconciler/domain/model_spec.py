@@ -88,11 +88,13 @@ class Scaling(Frozen):
     """How many replicas. Without `target` the count is exactly `min`."""
 
     min: Replicas = 1
-    """Replicas that must always run; 0 with max above it is on demand, 0 with max 0 is kept but not run."""
+    """Replicas that must always run; 0 with max above it is on demand (`reconciler wake` loads one), 0 with max 0 is
+    kept but not run."""
     max: Replicas | None = None
     """Upper bound; min when not written."""
     idle_timeout: Duration | None = None
-    """On demand: stop the replica after this long without a request; 0 is the fleet's default."""
+    """On demand: stop the replica after this long without a request; 0 is the fleet's default. `reconciler wake` loads
+    it again."""
     target: PositiveNumber | None = None
     """Requests in flight per replica that scaling aims at."""
 
@@ -194,7 +196,9 @@ class ModelSpec(Frozen):
     priority: PriorityClass | None = Field(default=None, alias="class")
     """critical, standard or opportunistic; opportunistic for an on-demand model, else standard."""
     scaling: Scaling = Scaling()
-    """How many replicas."""
+    """How many replicas. {min: 2} runs two for ever. {min: 0, max: 1} is on demand: none runs until somebody says
+    `reconciler wake MODEL`, one is loaded then, and it stops once nobody has asked it anything for `idle_timeout`.
+    {min: 0, max: 0} keeps the model in the catalog and runs none."""
     profiles: tuple[Profile, ...] = ()
     """Ways to run it, tried in order."""
     adapters: tuple[Adapter, ...] = ()

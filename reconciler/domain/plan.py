@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -142,6 +142,21 @@ class Blocked(Frozen):
     """For `reconciler approve DIGEST`, where a limit was hit."""
 
 
+class HeldBack(Frozen):
+    """A suspended model of which something would change; nothing of that is done."""
+
+    model: Name
+    """Its name."""
+    author: str | None = None
+    """Who suspended it; null where its file says `suspend: true`."""
+    reason: str | None = None
+    """In their words."""
+    expires_at: datetime | None = None
+    """When the suspension ends by itself; null where it does not."""
+    changes: tuple[Change, ...] = ()
+    """What would be done without it."""
+
+
 class Impact(Frozen):
     """The sum of a plan."""
 
@@ -182,6 +197,8 @@ class Plan(Frozen):
     """What it means for each model that changes; for display, worked out after the plan (`planning.outlook`)."""
     gpus: tuple[ClassPeak, ...] = ()
     """GPUs in use now and at the most, for each class that it moves; for display."""
+    held_back: tuple[HeldBack, ...] = ()
+    """What suspensions hold back; for display, worked out after the plan (`planning.held_back`)."""
     timetable: tuple[TimetableRow, ...] = ()
     """With `--simulate`: what would happen when."""
 

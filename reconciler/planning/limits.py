@@ -93,6 +93,14 @@ def removed(desired: Desired, held: Mapping[str, int]) -> Removal:
     return Removal(dict(sorted(gone.items())), len(rows), sum(rows.values()))
 
 
+def removal_digest(desired: Desired, held: Mapping[str, int]) -> str | None:
+    """What a person would approve of all that is gone and not protected, whether or not any of it still runs."""
+    rows = desired.roster.models if desired.roster is not None else {}
+    found = removed(desired, held).gone
+    gone = {name: count for name, count in found.items() if name not in rows or not rows[name].protect}
+    return approval(gone) if gone else None
+
+
 def next_roster(desired: Desired, held: Mapping[str, int]) -> Roster:
     """What to remember after a pass: the tree, and as one set all that is gone from it until the last of it has left.
 

@@ -10,6 +10,7 @@ from reconciler.domain.observed import UnreachableNode
 from reconciler.domain.why import WhyNode
 from reconciler.placement.fit import misfit
 from reconciler.placement.room import SILENT
+from reconciler.planning.reaching import reach
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 SILENT_NAMED = 3
 """Nodes that do not answer and are told with what happened: each takes half a line."""
 
-REACH = "start the agents of these nodes (reconciler agent), or mend their addresses in nodes/"
-"""What a person does about nodes that were not heard."""
-
 NAMED = 8
 """Nodes that are told one by one, the nearest to enough first: a screen holds them and the ways out."""
 
@@ -38,6 +36,8 @@ class Unheard:
     """How many nodes are silent, as one clause."""
     told: str
     """What happened when the first of them were asked."""
+    hint: str
+    """What a person does about it."""
 
     @property
     def text(self) -> str:
@@ -79,9 +79,10 @@ def not_heard(room: Room, observed: Observation, demands: Sequence[Demand]) -> U
         return None
     told = ", ".join(f"{name}: {_lost(observed, name).reason}" for name in silent[:SILENT_NAMED])
     told += f", and {len(silent) - SILENT_NAMED} more" if len(silent) > SILENT_NAMED else ""
+    hint = reach([room.closed[name][0] for name in silent])
     if len(silent) == 1:
-        return Unheard("the only node that could run it does not answer", told)
-    return Unheard(f"none of the {len(silent)} nodes that could run it answers", told)
+        return Unheard("the only node that could run it does not answer", told, hint)
+    return Unheard(f"none of the {len(silent)} nodes that could run it answers", told, hint)
 
 
 def silence(observed: Observation, name: str, now: datetime) -> str:

@@ -18,6 +18,7 @@ from reconciler.placement.refusal import refuse
 from reconciler.planning.aim import aims_of
 from reconciler.planning.consequences import is_rolled_out, serves, serving, way_back, width
 from reconciler.planning.forecast import Forecast
+from reconciler.planning.held_back import held_back
 from reconciler.planning.impact import LoadTimes, estimate, load_times
 from reconciler.planning.peak import peaks
 from reconciler.planning.starts import allowed_starts
@@ -76,6 +77,8 @@ def foresee(
     figures: Figures,
 ) -> Plan:
     """The same plan with what it means; its digest and all that it decides stay as they are."""
+    held = held_back(desired, observed, intents, now, plan)
+    plan = plan.model_copy(update={"held_back": held}) if held else plan
     acts: dict[str, list[Change]] = defaultdict(list)
     for change in plan.acts:
         acts[change.model].append(change)

@@ -9,7 +9,7 @@ from reconciler.placement.fit import Preference, find_seat
 from reconciler.placement.refusal import refuse
 from reconciler.placement.spread import Want, packed
 from reconciler.planning.draft import NOW, after_stop, spoken, waiting
-from reconciler.planning.obstacles import REACH, not_heard
+from reconciler.planning.obstacles import not_heard
 from reconciler.planning.preemption import preempt
 from reconciler.planning.repairing import go_on, repair, stalled_slots
 
@@ -107,7 +107,9 @@ def _explain(model: ModelSlots, unplaced: Sequence[Slot], draft: Draft) -> None:
     names = spoken([slot.name for slot in unplaced])
     silent = not_heard(draft.forecast.later, draft.forecast.observed, model.aim.demands)
     if silent is not None:
-        draft.block(unplaced[0], "rollout/not-heard", f"nothing is known of room for {names}: {silent.text}", REACH)
+        draft.block(
+            unplaced[0], "rollout/not-heard", f"nothing is known of room for {names}: {silent.text}", silent.hint
+        )
         for slot in unplaced:
             waits = {"schedule": waiting("no node that could run it answers")}
             draft.changes[slot.name] = draft.changes[slot.name].model_copy(update=waits)

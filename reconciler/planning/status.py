@@ -13,6 +13,7 @@ from reconciler.domain.observed import ReachableNode, ReplicaState, UnreachableN
 from reconciler.domain.plan import Action, Reason
 from reconciler.domain.status import NO_AGENT, FleetStatus, GpuUse, ModelState, ModelStatus, NodeStatus, ReplicaStatus
 from reconciler.placement.demand import demands
+from reconciler.planning.used_up import used_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,9 +77,11 @@ def status(
 ) -> FleetStatus:
     """One row for every model of the tree and for every other one that still runs, sorted by name.
 
-    `externals` says what external models answered, by name; of `intents` those are shown that hold at `now`.
+    `externals` says what external models answered, by name; of `intents` those are shown that hold at `now` and are
+    not done.
     """
-    held = tuple(each for each in intents if now is None or each.is_live(now))
+    used = () if now is None else used_up(desired, observed, intents, decision, now)
+    held = tuple(each for each in intents if now is None or (each.is_live(now) and each not in used))
     suspended = {each.model: _suspension(each) for each in held if each.kind is IntentKind.SUSPEND}
     seen: dict[str, list[_Seen]] = defaultdict(list)
     for each in observed.nodes:
@@ -259,7 +262,14 @@ def _node(node: Node, heard: NodeObservation | None) -> NodeStatus:
     gpus = {gpu_class: GpuUse(used=count, total=classes.count(gpu_class)) for gpu_class, count in used.items()}
     attended = isinstance(heard, ReachableNode) and heard.agent
     problem, since = (None, None) if attended else _silence(heard)
-    return NodeStatus(name=node.name, reachable=attended, gpus=gpus, problem=problem, heard_at=since)
+    return NodeStatus(
+        name=node.name,
+        reachable=attended,
+        gpus=gpus,
+        problem=problem,
+        heard_at=since,
+        gpu_problems=last.gpu_problems if last is not None else (),
+    )
 
 
 def _silence(heard: NodeObservation | None) -> tuple[str, datetime | None]:

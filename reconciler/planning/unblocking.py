@@ -13,6 +13,7 @@ from reconciler.domain.intent import Intent, IntentKind
 from reconciler.domain.model_spec import Strategy
 from reconciler.domain.observed import Observation, ObservedGpu, ReachableNode
 from reconciler.planning.aim import importance, importance_rank
+from reconciler.planning.reaching import reach_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,9 +154,7 @@ def _answering(case: Case, able: Sequence[Node]) -> Iterator[Candidate]:
         if lost.last is not None:
             yield Candidate(f"{lost.name} answers again", _with_nodes(case, {lost.name: lost.last}), "answer")
         else:
-            address = node_by_name[lost.name].address
-            words = f"start or reach the agent of {lost.name}" + (f" ({address})" if address is not None else "")
-            case_then = _with_nodes(case, {lost.name: back[lost.name]})
+            words, case_then = reach_words(node_by_name[lost.name]), _with_nodes(case, {lost.name: back[lost.name]})
             yield Candidate(words, case_then, "answer", provided=AS_LISTED)
     if len(silent) > 1:
         provided = AS_LISTED if any(lost.last is None for lost in silent) else ""

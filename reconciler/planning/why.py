@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reconciler.domain.external import ExternalVerdict
 from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import ReplicaState
 from reconciler.domain.plan import Action, Reason
@@ -17,13 +18,15 @@ from reconciler.planning.kept import Kept
 from reconciler.planning.obstacles import not_heard, obstacles
 from reconciler.planning.planner import plan
 from reconciler.planning.unblocking import LACKS_ROOM, NOT_HEARD
+from reconciler.planning.used_up import used_up
 from reconciler.planning.ways_out import is_placeless, is_stuck, ways_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from reconciler.domain.external import ExternalAnswer
     from reconciler.domain.intent import Intent
-    from reconciler.domain.plan import Blocked, Change
+    from reconciler.domain.plan import Blocked, Change, Decision
     from reconciler.placement.room import Room
     from reconciler.planning.aim import Aim
     from reconciler.planning.unblocking import Case
@@ -42,8 +45,11 @@ _QUIET = {
 _VERBS = {Action.CREATE: "start", Action.REPLACE: "be replaced", Action.DELETE: "stop", Action.UPDATE: "be updated"}
 
 
-def why(case: Case, model: str, gate: Gate, commit: str | None = None) -> Why:
-    """Explain one model of the tree, or one that still runs; pure, as planning is."""
+def why(case: Case, model: str, gate: Gate, commit: str | None = None, external: ExternalAnswer | None = None) -> Why:
+    """Explain one model of the tree, or one that still runs; pure, as planning is.
+
+    `external` is what it answered, where somebody else serves it.
+    """
     kept = Kept()
     decision = plan(case.desired, case.observed, case.intents, case.now, kept=kept)
     aims = aims_of(case.desired, case.observed, case.intents, case.now, None, kept)
@@ -64,21 +70,25 @@ def why(case: Case, model: str, gate: Gate, commit: str | None = None) -> Why:
         model=model,
         desired=wanted,
         ready=ready,
-        as_desired=not open_ and not blocked,
+        as_desired=not open_ and not blocked and (external is None or external.is_ready),
         rule=None if rule is None else rule.rule,
-        message=_message(aim, wanted, ready, open_, rule, _shortage(case, aim, rule, room)),
-        hint=None if rule is None else rule.hint,
+        message=_message(aim, wanted, ready, open_, rule, _shortage(case, aim, rule, room)) + _elsewhere(external),
+        hint=_external_hint(aim, external) if rule is None else rule.hint,
         slots=tuple(WhySlot(replica=change.replica, message=_slot_text(change)) for change in open_),
         nodes=nodes,
         more_nodes=more_nodes,
         unblock=ways_out(case, aim, decision.plan, blocked, gate, kept) if held_up else (),
-        intents=_said(case, aim),
+        intents=_said(case, aim, decision),
     )
 
 
-def _said(case: Case, aim: Aim) -> tuple[Intent, ...]:
-    """What people have said about the model; of one whose file is gone, also which removals they have approved."""
-    ours = [each for each in case.intents if each.is_live(case.now)]
+def _said(case: Case, aim: Aim, decision: Decision) -> tuple[Intent, ...]:
+    """What people have said about the model and is not done.
+
+    Of one whose file is gone, also which removals they have approved.
+    """
+    used = used_up(case.desired, case.observed, case.intents, decision, case.now)
+    ours = [each for each in case.intents if each.is_live(case.now) and each not in used]
     removal = aim.spec is None
     about = [each for each in ours if each.model == aim.name or (removal and each.kind is IntentKind.APPROVE)]
     return tuple(sorted(about, key=lambda each: (each.created_at, each.id)))
@@ -108,6 +118,34 @@ def _message(
     if not open_:
         return f"{counts}: as desired"
     return f"{counts}. {spoken([open_[0].replica], aim.name)} {_slot_text(open_[0])}"
+
+
+def _elsewhere(external: ExternalAnswer | None) -> str:
+    """What the one who serves it says."""
+    if external is None:
+        return ""
+    return f". It {'is ready' if external.is_ready else 'waits'}: {external.message}"
+
+
+def _external_hint(aim: Aim, external: ExternalAnswer | None) -> str | None:
+    """What to do about an external model that does not answer as it should."""
+    declared = None if aim.spec is None else aim.spec.external
+    if external is None or declared is None:
+        return None
+    variable = declared.api_key_env
+    match external.verdict:
+        case ExternalVerdict.REACHABLE:
+            return None
+        case ExternalVerdict.UNREACHABLE:
+            return "see that it runs, and that external.url is where it answers"
+        case ExternalVerdict.WRONG_NAME:
+            return "write the name that it has there in external.model, or have it served"
+        case ExternalVerdict.KEY_REFUSED if variable is None:
+            return "write the name of the variable that holds the key in external.api_key_env, and set it"
+        case ExternalVerdict.KEY_REFUSED:
+            return f"put a key that it takes into {variable}"
+        case ExternalVerdict.KEY_MISSING:
+            return f"set {variable} to the key where reconciler runs"
 
 
 def _shortage(case: Case, aim: Aim, rule: Blocked | None, room: Room | None) -> str | None:

@@ -18,6 +18,9 @@ from reconciler.sources.tree import printable
 if TYPE_CHECKING:
     from pathlib import Path
 
+NO_REPOSITORY = "the cluster directory is not in a git repository"
+"""What is said where git knows of none."""
+
 # Reading local objects takes milliseconds; this is for a disk that hangs.
 _TIMEOUT_SECONDS = 60
 
@@ -84,7 +87,7 @@ def refuse_unreadable(completed: subprocess.CompletedProcess[Any]) -> None:
     told = completed.stderr.decode("utf-8", "replace")
     if "not a git repository" in told:
         hint = "git init makes one; plan --worktree shows a plan without"
-        raise SourceError("the cluster directory is not in a git repository", hint=hint)
+        raise SourceError(NO_REPOSITORY, hint=hint)
     owned = re.search(r"dubious ownership in repository at '([^'\n]*)'", told)
     if owned is not None:
         hint = f"if you trust it: git config --global --add safe.directory {printable(owned[1])}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import NotInCommit, SourceError
-from reconciler.sources.git_command import SETTINGS, line, output, refuse_unreadable, run
+from reconciler.sources.git_command import NO_REPOSITORY, SETTINGS, line, output, refuse_unreadable, run
 from reconciler.sources.recent import Recent
 from reconciler.sources.tree import (
     FILE_LIMIT_BYTES,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 _SHA1_DIGITS = 40
+ELSEWHERE = "give the cluster directory with -C DIR"
+"""What a person does about a directory that is not there."""
+
 _SYMLINK, _SUBMODULE, _TREE = "120000", "160000", "040000"
 
 
@@ -44,6 +48,8 @@ class Site:
     common_dir: Path
     git_dir: Path
     prefix: str
+    rest: str
+    """What of the directory lies below `start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ def read_tree(directory: Path, revision: str = "HEAD", blobs: Recent[str, bytes]
 
 def head(directory: Path) -> str:
     """The SHA that HEAD stands for now."""
-    return _resolve(_start(directory), "HEAD")
+    with _asking_about(directory):
+        return _resolve(_start(directory), "HEAD")
 
 
 def git_dir(directory: Path) -> Path:
@@ -114,6 +121,21 @@ def _top(directory: Path) -> Path:
     return Path(os.path.abspath(directory))  # noqa: PTH100  # Path.resolve would follow a symlink out of the repository
 
 
+@contextmanager
+def _asking_about(directory: Path) -> Iterator[None]:
+    """Where there is no repository because there is no such directory, say that."""
+    try:
+        yield
+    except SourceError as error:
+        if error.message != NO_REPOSITORY or _exists(directory):
+            raise
+        raise SourceError(f"there is no directory {printable(str(directory))}", hint=ELSEWHERE) from error
+
+
+def _exists(directory: Path) -> bool:
+    return os.path.lexists(_top(directory))
+
+
 def _start(directory: Path) -> Path:
     """The nearest directory that exists: a commit can hold a directory that the work tree lacks."""
     top = _top(directory)
@@ -123,11 +145,12 @@ def _start(directory: Path) -> Path:
 def site_of(directory: Path) -> Site:
     """Find the repository that a cluster directory lies in, by the nearest directory that exists."""
     start = _start(directory)
-    lines = output(start, "rev-parse", "--git-dir", "--git-common-dir", "--show-prefix").split(b"\n")
+    with _asking_about(directory):
+        lines = output(start, "rev-parse", "--git-dir", "--git-common-dir", "--show-prefix").split(b"\n")
     own, common, prefix = (os.fsdecode(each) for each in lines[:3])
     rest = _top(directory).relative_to(start).as_posix()
     inside = [part for part in (prefix.rstrip("/"), "" if rest == "." else rest) if part]
-    return Site(start, (start / common).resolve(), (start / own).resolve(), "/".join(inside))
+    return Site(start, (start / common).resolve(), (start / own).resolve(), "/".join(inside), rest)
 
 
 def _resolve(start: Path, revision: str) -> str:
@@ -167,6 +190,9 @@ def _entries(site: Site, sha: str) -> tuple[str, list[Entry]]:
     else:
         found = [*_listed(output(site.start, "ls-tree", "-z", "-l", "--full-tree", sha, "--", site.prefix))]
         if not found:
+            if not _exists(site.start / site.rest):
+                told = f"there is no directory {printable(site.prefix)}, neither here nor in commit {sha[:8]}"
+                raise NotInCommit(told, hint=ELSEWHERE)
             hint = "commit it, or give another directory with -C DIR"
             raise NotInCommit(f"{printable(site.prefix)} is not in commit {sha[:8]}", hint=hint)
         if found[0].mode != _TREE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from typing import TYPE_CHECKING
 
 from reconciler.domain.effects import Effect
@@ -24,6 +25,9 @@ _EFFECTS = {
 }
 
 _SUGGESTIONS = 3
+
+_WIDTH = 120
+"""Of a terminal that is not too narrow for a table of `status`."""
 
 
 def explain(name: str) -> str | None:
@@ -51,6 +55,10 @@ def _rule(rule: Rule) -> str:
     return f"{rule.slug}  ({rule.severity})\n\n{rule.why}\n\n{rule.explanation}\n"
 
 
+def _wrapped(meaning: str) -> str:
+    return textwrap.fill(meaning, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
 def _fields(name: str, found: Iterable[Field]) -> str:
     """Fields of one meaning are told once, with every place they have."""
     places: dict[tuple[str, str, str, str, Effect], list[str]] = {}
@@ -59,7 +67,7 @@ def _fields(name: str, found: Iterable[Field]) -> str:
         places.setdefault(meaning, []).append(field.path)
     told = [
         f"  {', '.join(paths)}  in {file}\n"
-        f"    {meaning}\n"
+        f"{_wrapped(meaning)}\n"
         f"    takes    {takes}\n"
         f"    default  {default}\n"
         f"    change   {_EFFECTS[effect]}\n"

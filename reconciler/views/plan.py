@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.plan import Action, Reason
 from reconciler.views.placement import seconds_text
-from reconciler.views.plan_model import mark, model_lines
+from reconciler.views.plan_model import held_back_lines, mark, model_lines
 from reconciler.views.timetable import timetable_lines
 from reconciler.views.words import counted
 
@@ -50,6 +50,7 @@ def plan_text(
     parts += [
         model_lines(acts[model], outlooks.get(model)) for wanted in "~+-" for each, model in blocks if each == wanted
     ]
+    parts += [held_back_lines(held) for held in plan.held_back]
     parts += [_blocked(block) for block in plan.blocked]
     parts.append([*_left_alone(plan), sum_text(plan), last_line(plan, apply_with)] if acts else _no_changes(plan))
     parts += [timetable_lines(plan.timetable)] if plan.timetable else []

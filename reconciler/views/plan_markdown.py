@@ -9,6 +9,7 @@ from reconciler.views.plan import acts_by_model, header, last_line, plan_text, s
 from reconciler.views.plan_model import (
     capacity_text,
     field_changes,
+    held_back_lines,
     mark,
     memory_text,
     reason_text,
@@ -45,7 +46,7 @@ def plan_markdown(plan: Plan, observed: Observation, *, commit_line: str | None,
     lines += [*unheard, ""] if unheard else []
     lines += table_head(_HEADS)
     lines += [_row(changes, outlooks.get(model)) for model, changes in acts.items()]
-    lines += ["", *_blocked(plan), plain(last_line(plan, apply_with)), ""]
+    lines += ["", *_held_back(plan), *_blocked(plan), plain(last_line(plan, apply_with)), ""]
     steps = ["<details><summary>Every step</summary>", "", *_fenced(told), "", "</details>", ""]
     fits = len("\n".join([*lines, *steps]).encode()) <= LONGEST
     return "\n".join([*lines, *steps] if fits else [*_cut(lines), "Every step: `reconciler plan`", ""])
@@ -62,6 +63,11 @@ def _row(acts: Sequence[Change], outlook: ModelOutlook | None) -> str:
         (capacity_text(acts, outlook) if outlook else None) or "",
     ]
     return row([plain(mark(acts)), code(acts[0].model), *(plain(cell) for cell in cells)])
+
+
+def _held_back(plan: Plan) -> list[str]:
+    told = [[line.strip() for line in held_back_lines(each)] for each in plan.held_back]
+    return [f"- {plain('; '.join(lines))}" for lines in told] + ([""] if told else [])
 
 
 def _blocked(plan: Plan) -> list[str]:

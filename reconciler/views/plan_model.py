@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.domain.model_spec import Strategy
 from reconciler.domain.plan import Action, Reason
+from reconciler.views.intent import instant_text
 from reconciler.views.placement import place_text, seconds_text
 from reconciler.views.words import counted, width
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reconciler.domain.outlook import GpuMemory, ModelOutlook
-    from reconciler.domain.plan import Change, FieldChange
+    from reconciler.domain.plan import Change, FieldChange, HeldBack
 
 REASONS = {
     Reason.RESTART: "a restart was asked for",
@@ -48,6 +49,27 @@ def model_lines(acts: Sequence[Change], outlook: ModelOutlook | None) -> list[st
     lines = [f"{title}   {shared}" if shared else title, *_rows(acts, outlook)]
     lines += _slots(model, acts, own_reasons=shared is None)
     return lines + [f"    {line}" for line in (notes(acts, outlook) if outlook is not None else ())]
+
+
+def held_back_lines(held: HeldBack) -> list[str]:
+    """A suspended model: who holds it back, why and until when, what waits, and how to let it go."""
+    acts = held.changes
+    if held.author is None:
+        who, end = "its file says suspend: true", "let it go: take suspend: true out of its file, commit and apply"
+    else:
+        until = "until resumed" if held.expires_at is None else f"until {instant_text(held.expires_at)}"
+        who = f"suspended by {held.author} {until}" + (f": {held.reason}" if held.reason else "")
+        end = f"let it go: reconciler resume {held.model}"
+    reasons = dict.fromkeys(filter(None, (reason_text(change) for change in acts)))
+    told = f"{what_text(acts, None)}" + (f"   {'; '.join(reasons)}" if reasons else "")
+    lines = [f"= {held.model}   held back: {told}", f"    {who}", *_rows(acts, None)]
+    rows = []
+    for change in acts:
+        placeless = change.after is None and change.action in _STARTS and change.schedule.message
+        place = f"{move_text(change)}: {placeless}" if placeless else move_text(change)
+        rows.append((change.replica.removeprefix(held.model), place))
+    slots = max(len(slot) for slot, _ in rows)
+    return [*lines, *(f"    {slot:<{slots}}  {place}" for slot, place in rows), f"    {end}"]
 
 
 def what_text(acts: Sequence[Change], outlook: ModelOutlook | None) -> str:

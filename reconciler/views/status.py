@@ -22,7 +22,7 @@ _HEADINGS = ("MODEL", "READY", "UPDATED", "STATE", "SINCE", "WHERE")
 
 
 SILENT_TOLD = 20
-"""Nodes that do not answer and are told one by one; the JSON has them all."""
+"""Nodes that do not answer, and what is wrong with GPUs: so many are told one by one; the JSON has them all."""
 
 STATE_COLUMNS = 60
 """Of the state with its reason: with the other columns a row then fits 120."""
@@ -47,6 +47,7 @@ def status_text(
     lines += [_blocked(block) for block in status.blocked if block.model is None or block.digest is not None]
     lines += [intent_text(intent, now) for intent in status.intents]
     lines += _silent(status, now)
+    lines += _gpu_problems(status)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -86,6 +87,13 @@ def _silent(status: FleetStatus, now: datetime | None) -> list[str]:
     if len(silent) > SILENT_TOLD:
         lines.append(f"and {len(silent) - SILENT_TOLD} more nodes that do not answer")
     return lines
+
+
+def _gpu_problems(status: FleetStatus) -> list[str]:
+    """What is wrong with the GPUs of nodes, in their agents' words."""
+    told = [f"{node.name}: {problem}" for node in status.nodes for problem in node.gpu_problems]
+    more = [f"and {len(told) - SILENT_TOLD} more such lines"] if len(told) > SILENT_TOLD else []
+    return told[:SILENT_TOLD] + more
 
 
 def _blocked(block: Blocked) -> str:

@@ -39,6 +39,7 @@ VARYING = (
     (r"\b(\d+ min )?\d+(\.\d+)? s\b", "<s>"),
     (r"\(tester, [^)]*\)", "(tester, <age>)"),
     (r"\bpid \d+", "pid <n>"),
+    (r"\b(suspended|said) by \S+", r"\1 by <user>"),
     (r"127\.0\.0\.1:\d+", "<address>"),
 )
 

@@ -1,4 +1,4 @@
-"""When `apply` gives up on a node that does not answer: not at its first silence."""
+"""When `apply` ends although not all is done: a node that stays silent, a part that waits for one that failed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from reconciler.controller.apply import SILENCE_BORNE, Ending, Fruitless, StopRequest, _ending
 from reconciler.controller.attempt import Pass
-from reconciler.domain.observed import UnreachableNode
+from reconciler.domain.observed import ReplicaState, UnreachableNode
 from reconciler.planning.planner import plan
-from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, observation
+from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, observation, shards_of
 
 
 def ending(silent_for: timedelta | None) -> Ending | None:
@@ -40,3 +40,30 @@ def ending(silent_for: timedelta | None) -> Ending | None:
 )
 def test_a_node_that_fell_silent_is_waited_for_a_minute(silent_for: timedelta | None, told: Ending | None) -> None:
     assert ending(silent_for) is told
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("failed", "starting", Ending.FAILED),
+        ("failed", "pending", Ending.FAILED),
+        ("starting", "failed", Ending.FAILED),
+        ("failed", "draining", None),
+        ("starting", "starting", None),
+    ],
+)
+def test_a_part_that_starts_beside_one_that_failed_is_not_waited_for(
+    first: str, second: str, told: Ending | None
+) -> None:
+    """Its leader, or its rank, is not launched again before somebody says so: it would wait for `ready_timeout`."""
+    nodes = [a_node(name, gpus=2) for name in ("gpu-01", "gpu-02")]
+    model = a_model("m", gpus=2, profile={"nodes": 2})
+    shards = tuple(shard for node in nodes for shard in shards_of(node.name, (0, 1)))
+    told_all = {"shards": shards, "addresses": ("10.0.0.1", "10.0.0.2"), "port": 18_000}
+    parts = [
+        heard(node, a_replica(model, 0, node.name, state=ReplicaState(state), entry=told_all))
+        for node, state in zip(nodes, (first, second), strict=True)
+    ]
+    observed = observation(*parts)
+    decision = plan(a_desired([model], nodes), observed, (), NOON)
+    assert _ending(Pass(observed, decision, ()), StopRequest(), Fruitless()) is told

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from reconciler.controller.figures import foreseen
 from reconciler.domain.desired import Desired
+from reconciler.domain.intent import Intent, IntentKind
 from reconciler.domain.lock import Lock
 from reconciler.domain.observed import LoadTime
 from reconciler.domain.plan import Plan
@@ -18,7 +19,7 @@ from reconciler.planning.premises import premises, stale
 from reconciler.views.plan import APPLY, plan_json, plan_text
 from reconciler.views.plan_markdown import LONGEST, plan_markdown
 from reconciler.views.schemas import schema
-from tests.builders import FLEET, NOON, SOURCE, a_desired, a_model, a_node, a_replica, heard, observation
+from tests.builders import FLEET, NOON, SOURCE, a_desired, a_model, a_node, a_replica, an_intent, heard, observation
 from tests.conftest import compare
 from tests.gate.locks import lock_text
 
@@ -35,7 +36,7 @@ def mixtral(gpus: int, **fields: Any) -> Any:
     return a_model("mixtral", replicas=2, gpus=gpus, context=8192, profile=profile, **fields)
 
 
-def story() -> tuple[Plan, Any]:
+def story(intents: tuple[Intent, ...] = ()) -> tuple[Plan, Any]:
     """Two replicas move to four GPUs, a model is removed, one is added on a class that nobody has room in."""
     nodes = [a_node("gpu-03"), a_node("gpu-07"), a_node("gpu-09"), a_node("l4-1", gpus=1, gpu_class="l4")]
     before, chat, embed = (
@@ -52,8 +53,8 @@ def story() -> tuple[Plan, Any]:
     models = [mixtral(4), embed, a_model("second-embed", gpu_class="l4")]
     plain = a_desired(models, nodes)
     desired = Desired(plain.fleet, plain.nodes, plain.models, {"mixtral": a_lock("mixtral-8x7b")})
-    made = plan(desired, observed, (), NOON, commit="9c2f4e1", tree="t1").plan
-    return foreseen(desired, observed, (), NOON, made), observed
+    made = plan(desired, observed, intents, NOON, commit="9c2f4e1", tree="t1").plan
+    return foreseen(desired, observed, intents, NOON, made), observed
 
 
 def test_text(rewrite: bool) -> None:
@@ -77,6 +78,17 @@ def test_json_holds_to_the_published_schema_and_no_secret() -> None:
     assert "hunter" not in text
     told = {each["model"]: each for each in json.loads(text)["models"]}
     assert told["mixtral"]["memory_after"]["usable_gib"] > told["mixtral"]["memory_after"]["needs_gib"] > 0
+
+
+def test_what_a_suspension_holds_back_tells_no_secret_either() -> None:
+    made, observed = story((an_intent(IntentKind.SUSPEND, "mixtral"),))
+    (held,) = made.held_back
+    assert {"env.HF_TOKEN", "args"} <= {field.field for change in held.changes for field in change.fields}
+    text = plan_text(made, observed, commit_line=COMMIT, fleet=FLEET)
+    comment = plan_markdown(made, observed, commit_line=COMMIT, fleet=FLEET, apply_with=APPLY)
+    for told in (text, comment, plan_json(made)):
+        assert "held" in told
+        assert "hunter" not in told
 
 
 def test_markdown_of_a_plan_that_does_nothing() -> None:

@@ -108,6 +108,16 @@ def test_the_roster_is_the_tree_until_something_is_gone_and_runs_on(tmp_path: Pa
     assert [each.id for each in standing.intents] == ["approve-2"]
 
 
+def test_what_a_pass_found_done_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
+    ledger, node = Ledger(tmp_path, lambda _: None), a_node("n1")
+    done, stands = an_intent(IntentKind.RESTART, "a", id="restart-1"), an_intent(IntentKind.RETRY, "b", id="retry-1")
+    for each in (done, stands):
+        add_intent(tmp_path, each)
+    once = an_intent(IntentKind.RETRY, id="apply-1")  # of the pass itself: no file
+    ledger.passed(a_desired([a_model("a")], [node]), observation(heard(node)), (done, once))
+    assert read_standing(tmp_path).intents == (stands,)
+
+
 def test_a_disk_that_does_not_take_an_intent_says_so(tmp_path: Path) -> None:
     (tmp_path / "intents").touch()
     with pytest.raises(StateError, match="cannot be written"):

@@ -51,7 +51,13 @@ def test_a_suspended_model_changes_nothing_until_it_is_resumed(site: Site) -> No
     site.commit("longer context")
     told = site.run("suspend", "tiny", "--for", "2h", "--reason", "the vendor looks at it").stdout
     assert "reconciler resume tiny" in told
-    assert {(each["action"], each["reason"]) for each in site.plan()["changes"]} == {("none", "suspended")}
+    plan = site.plan()
+    assert {(each["action"], each["reason"]) for each in plan["changes"]} == {("none", "suspended")}
+    (held,) = plan["held_back"]
+    assert (held["model"], held["reason"]) == ("tiny", "the vendor looks at it")
+    assert held["author"]
+    assert held["expires_at"]
+    assert [each["fields"][0]["field"] for each in held["changes"]] == ["context"]
     site.apply()
     assert ids(site) == before
     assert of(site, "tiny")["state"] == "suspended"
@@ -77,6 +83,8 @@ def test_a_restart_replaces_once(site: Site) -> None:
     site.apply()
     after = ids(site)
     assert after != before
+    assert site.status()["intents"] == []
+    assert not list((site.state / "intents").iterdir())
     site.apply()
     assert ids(site) == after
 
@@ -87,10 +95,27 @@ def test_run_launches_what_failed_again_when_a_person_says_retry(site: Site) -> 
     site.commit()
     with interrupting(site.start("run")):
         wait_until(lambda: of(site, "tiny")["state"] == "stalled", 60, "the launch without weights has failed")
-        away.rename(site.weights)
-        site.run("retry", "tiny", "--reason", "the weights are there")
-        wait_until(lambda: of(site, "tiny")["ready"] == 1, 60, "it is served after the retry")
+    site.run("retry", "tiny", "--reason", "the weights are there")
     said(site, "tiny", "retry", "the weights are there")
+    away.rename(site.weights)
+    with interrupting(site.start("run")):
+        wait_until(lambda: of(site, "tiny")["ready"] == 1, 60, "it is served after the retry")
+        wait_until(lambda: not list((site.state / "intents").iterdir()), 60, "what was said is done")
+    assert site.status()["intents"] == []
+
+
+def test_a_retry_that_failed_again_is_no_work_under_way(site: Site) -> None:
+    site.weights.rename(site.root / "elsewhere.gguf")
+    site.model()
+    site.commit()
+    site.apply(code=1)
+    assert of(site, "tiny")["state"] == "stalled"
+    site.run("retry", "tiny")
+    assert of(site, "tiny")["state"] == "reconciling"
+    site.apply(code=1)
+    assert of(site, "tiny")["state"] == "stalled"
+    assert site.status()["intents"] == []
+    assert ", not finished, and nothing goes on with it now" in site.run("status").stdout
 
 
 def test_what_is_over_a_limit_waits_for_the_digest_it_prints(site: Site) -> None:
@@ -108,13 +133,15 @@ def test_what_is_over_a_limit_waits_for_the_digest_it_prints(site: Site) -> None
     assert len(site.engines()) == 3
     assert block["digest"] in site.run("status").stdout
     assert [each["digest"] for each in site.status()["blocked"]] == [block["digest"]]
-    site.run("approve", "00000000")
+    unknown = site.run("approve", "00000000", code=2).stderr
+    assert f"what waits for approval: {block['digest']} ({block['message']}" in unknown
     site.apply(code=6)
     site.run("approve", block["digest"], "--reason", "they have moved")
+    assert "is approved already" in site.run("approve", block["digest"]).stdout
     said(site, "other", "approve", "they have moved")
     site.apply()
     assert [each.partition("@")[0] for each in ids(site)] == ["tiny/0"]
-    assert [each["digest"] for each in site.status()["intents"]] == ["00000000"]
+    assert site.status()["intents"] == []
 
 
 def test_a_protected_model_outlives_its_file(site: Site) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from reconciler.domain.observed import LoadTime
 from reconciler.domain.outlook import GpuMemory
+from reconciler.domain.plan import Reason
 from reconciler.planning.outlook import Expected, NoFigures, foresee
 from reconciler.planning.planner import plan
 from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation
@@ -102,8 +103,11 @@ def test_the_peak_counts_what_others_hold_and_never_exceeds_what_there_is() -> N
 def test_an_outlook_decides_nothing(fleet: Fleet) -> None:
     made = plan(fleet.desired, fleet.observed, fleet.intents, NOON).plan
     found = foresee(fleet.desired, fleet.observed, fleet.intents, NOON, made, Figures())
-    shown = {"models", "gpus", "impact"}
+    shown = {"models", "gpus", "impact", "held_back"}
     assert found.model_dump(exclude=shown) == made.model_dump(exclude=shown)
     assert {each.model for each in found.models} == {change.model for change in made.acts}
+    suspended = {change.model for change in made.changes if change.reason is Reason.SUSPENDED}
+    assert {each.model for each in found.held_back} <= suspended
+    assert all(each.changes for each in found.held_back)
     assert all(0 <= each.lowest <= each.ready for each in found.models)
     assert all(each.used <= each.peak for each in found.gpus)

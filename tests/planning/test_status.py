@@ -43,6 +43,15 @@ def on(
     return a_replica(model, gpu, "n1", [gpu], state, **fields)
 
 
+def test_a_node_tells_what_is_wrong_with_its_gpus_also_while_it_is_silent() -> None:
+    desired = a_desired([MODEL], [NODE])
+    told = heard(NODE).model_copy(update={"gpu_problems": ("GPU 1 does not answer: GPU is lost",)})
+    for node in (told, lost(NODE).model_copy(update={"last": told})):
+        observed = observation(node)
+        (seen_node,) = status(desired, observed, plan(desired, observed, (), NOON), "c1").nodes
+        assert seen_node.gpu_problems == ("GPU 1 does not answer: GPU is lost",)
+
+
 EXTERNAL = a_model(source=None, context=None, profiles=[], external={"url": "https://llm.example/v1"})
 
 

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from ruamel.yaml import YAML
 
+from reconciler.domain.external import ExternalAnswer, ExternalVerdict
+from reconciler.domain.model_spec import External, ModelSpec
 from reconciler.domain.plan import Reason
 from reconciler.placement.demand import demands
 from reconciler.planning.kept import Kept
@@ -21,7 +23,7 @@ from reconciler.planning.unblocking import Case, candidates
 from reconciler.planning.ways_out import SHOWN, NoGate, is_placeless
 from reconciler.planning.why import why
 from reconciler.views.why import why_text
-from tests.builders import NOON
+from tests.builders import NOON, a_desired, observation
 from tests.planning.casefile import case_of
 from tests.strategies import Fleet, fleets
 
@@ -118,3 +120,26 @@ def test_there_are_cases() -> None:
 def test_a_gate_that_takes_everything_refuses_nothing() -> None:
     case, model, _, _ = read(CASES[0])
     assert all("refused" not in way.outcome for way in why(case, model, NoGate()).unblock)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "key", "hint"),
+    [
+        (ExternalVerdict.REACHABLE, "KEY", None),
+        (ExternalVerdict.UNREACHABLE, "KEY", "external.url is where it answers"),
+        (ExternalVerdict.WRONG_NAME, "KEY", "external.model"),
+        (ExternalVerdict.KEY_REFUSED, "KEY", "put a key that it takes into KEY"),
+        (ExternalVerdict.KEY_REFUSED, None, "external.api_key_env"),
+        (ExternalVerdict.KEY_MISSING, "KEY", "set KEY"),
+    ],
+)
+def test_of_an_external_model_it_tells_what_the_model_answered(
+    verdict: ExternalVerdict, key: str | None, hint: str | None
+) -> None:
+    external = External(url="https://llm.example/v1", api_key_env=key)
+    model = ModelSpec(name="m", external=external)
+    answer = ExternalAnswer(verdict, "llm.example says so")
+    told = why(Case(a_desired([model]), observation(), (), NOON), "m", NoGate(), external=answer)
+    assert told.as_desired == (hint is None)
+    assert told.message.endswith(f"It {'is ready' if hint is None else 'waits'}: llm.example says so")
+    assert (told.hint is None) if hint is None else (hint in (told.hint or ""))

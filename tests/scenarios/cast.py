@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from reconciler.controller.attempt import Pass
     from reconciler.domain.desired import Desired
+    from reconciler.domain.intent import Intent
     from reconciler.fleet.simulated import SimulatedFleet
     from reconciler.fleet.simulated_replica import SimulatedReplica
     from tests.scenarios.rehearsal import Rehearsal
@@ -46,6 +47,8 @@ class Reconciler:
     heard: dict[str, frozenset[str]] = field(default_factory=dict)
     """By node, the slots that it was last heard to hold."""
     blocked: set[str] = field(default_factory=set)
+    words: dict[str, str] = field(default_factory=dict)
+    """What people have said to it and what it had not done yet, by the intent's id."""
 
     async def run(self, state: Path) -> None:
         stage = self.stage
@@ -77,8 +80,10 @@ class Reconciler:
         assert self.commits.aim is not None
         self._hold_unknown(done)
         now, state = self.stage.wall_clock(), self.stage.state / self.name
-        live = [each for each in read_standing(state).intents if each.is_live(now) and self.stage.is_known(each)]
+        standing = read_standing(state).intents
+        live = [each for each in standing if each.is_live(now) and self.stage.is_known(each)]
         self.stage.watch.passed(done, self.commits.aim.desired, live, self.stage.nodes.now)
+        self._tell_done({each.id: intent_words(each) for each in standing})
         blocked = {
             f"{each.rule}: {each.message}" + (f" → {each.hint}" if each.hint else "")
             for each in done.decision.plan.blocked
@@ -86,6 +91,12 @@ class Reconciler:
         for line in sorted(blocked - self.blocked):
             self.stage.write(f"{self.name} is blocked by {line}")
         self.blocked = blocked
+
+    def _tell_done(self, words: dict[str, str]) -> None:
+        """What people said goes when it is done; what they took back is told where they do."""
+        for each in self.words.keys() - words.keys() - self.stage.taken_back:
+            self.stage.write(f"{self.name} has done what ada said: {self.words[each]}")
+        self.words = words
 
     def _hold_unknown(self, done: Pass) -> None:
         """Promise 5: what a silent node was last heard to hold is unknown, not gone; nothing starts in its place."""
@@ -123,6 +134,11 @@ class Recorded:
         news = [_news(entry, held) for entry in assignment.entries]
         self.by.stage.write(f"{self.by.name} → {node}: {', '.join(filter(None, news)) or 'what it has'}")
         return await self.inner.assign(node, assignment)
+
+
+def intent_words(intent: Intent) -> str:
+    """`restart m`."""
+    return " ".join(filter(None, [intent.kind, intent.model or intent.digest]))
 
 
 def _news(entry: Any, held: Mapping[str, SimulatedReplica]) -> str | None:

@@ -22,7 +22,7 @@ from reconciler.fleet.simulated_engine import Course
 from reconciler.fleet.simulated_node import SimulatedNode
 from reconciler.views.placement import clock_text
 from tests.builders import NOON, a_node, gpus_of
-from tests.scenarios.cast import Reconciler
+from tests.scenarios.cast import Reconciler, intent_words
 from tests.scenarios.faults import Faults
 from tests.scenarios.history import NODE_SHAPE, History
 from tests.scenarios.watch import UNSEEN_SECONDS, Watch
@@ -71,6 +71,8 @@ class Rehearsal:
     clock_error: timedelta = timedelta()
     """How far the reconciler's wall clock is off."""
     watch: Watch = field(init=False)
+    taken_back: set[str] = field(default_factory=set)
+    """Ids of intents."""
     _started: int = 0
     _said_at: dict[str, float] = field(default_factory=dict)
     """By id of an intent."""
@@ -130,6 +132,8 @@ class Rehearsal:
         )
         self._said_at[intent.id] = anyio.current_time()
         add_intent(self.state / "run", intent)
+        if "run" in self.reconcilers:
+            self.reconcilers["run"].words[intent.id] = intent_words(intent)
         self.hint()
 
     def is_known(self, intent: Intent) -> bool:
@@ -140,7 +144,9 @@ class Rehearsal:
     def take_back(self, kind: IntentKind | None = None) -> None:
         """A person takes back all instructions of a kind, or of every kind."""
         found = read_standing(self.state / "run").intents
-        remove_intents(self.state / "run", [each for each in found if kind in {None, each.kind}])
+        gone = [each for each in found if kind in {None, each.kind}]
+        remove_intents(self.state / "run", gone)
+        self.taken_back |= {each.id for each in gone}
         self.hint()
 
     def hint(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from reconciler.controller.standing import read_standing
 from reconciler.planning.status import status
+from tests.scenarios.cast import intent_words
 
 if TYPE_CHECKING:
     from tests.scenarios.rehearsal import Rehearsal
@@ -30,7 +32,10 @@ def ending(stage: Rehearsal) -> list[str]:
     assert aim is not None
     due = any(each.changes_something for each in done.decision.orders.values())
     lines = ["", "at the end" + (", with something left to do:" if due else ", and planning again changes nothing:")]
-    for model in status(aim.desired, done.observed, done.decision, aim.sha).models:
+    intents = read_standing(stage.state / run.name).intents
+    seen = status(aim.desired, done.observed, done.decision, aim.sha, intents=intents, now=stage.wall_clock())
+    for model in seen.models:
         why = f"{model.state}: {model.reason}" if model.reason else model.state
         lines.append(f"  {model.name}: {stage.watch.serving(model.name)} of {model.desired} serve; {why}")
+    lines += [f"  what ada said still stands: {intent_words(each)}" for each in seen.intents]
     return lines

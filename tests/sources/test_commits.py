@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -19,6 +20,9 @@ from reconciler.sources.repository import common_dir, git_dir, head, read_tree, 
 from reconciler.sources.tree import FILE_LIMIT_BYTES, FileKind, Tree
 from tests.sources.repositories import FILES, Repository, a_repository
 from tests.sources.trees import FLEET, MODEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -140,6 +144,15 @@ def test_no_repository(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("ask", [read_tree, head, git_dir])
+def test_no_directory(tmp_path: Path, ask: Callable[[Path], object]) -> None:
+    missing = tmp_path / "does" / "not" / "exist"
+    with pytest.raises(SourceError) as caught:
+        ask(missing)
+    assert caught.value.message == f"there is no directory {missing}"
+    assert caught.value.hint == "give the cluster directory with -C DIR"
+
+
 def test_no_commit_yet(tmp_path: Path) -> None:
     repository = Repository(tmp_path)
     repository.git("init")
@@ -150,11 +163,15 @@ def test_no_commit_yet(tmp_path: Path) -> None:
 def test_a_directory_that_a_commit_does_not_hold_is_a_failure_to_read(repository: Repository) -> None:
     sha = repository.git("rev-parse", "HEAD")
     assert refusal(repository.top / "clusters") == (
+        f"there is no directory clusters, neither here nor in commit {sha[:8]} (give the cluster directory with -C DIR)"
+    )
+    (repository.top / "clusters").mkdir()
+    assert refusal(repository.top / "clusters") == (
         f"clusters is not in commit {sha[:8]} (commit it, or give another directory with -C DIR)"
     )
     repository.git("rm", "-r", "--quiet", "cluster")
     repository.commit()
-    assert "cluster is not in commit" in refusal(repository.cluster)
+    assert "there is no directory cluster, neither here nor in commit" in refusal(repository.cluster)
 
 
 def test_a_cluster_directory_that_is_a_file_or_a_symlink(repository: Repository) -> None:

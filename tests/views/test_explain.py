@@ -35,13 +35,22 @@ def test_every_field_says_what_it_is_what_it_takes_and_what_a_change_does(name: 
     text = explain(name)
 
     assert text is not None
-    title, blank, place, meaning, takes, default, change = text.splitlines()
+    title, blank, place, *meaning, takes, default, change = text.splitlines()
     assert (title, blank) == (name, "")
     assert place.endswith("yaml")
-    assert len(meaning.strip()) > 5
+    assert len(meaning[0].strip()) > 5
+    assert all(each.startswith("    ") and len(each) <= 120 for each in meaning)
     assert takes.startswith("    takes    ")
     assert default.startswith("    default  ")
     assert change.startswith("    change   ")
+
+
+def test_how_a_model_is_loaded_on_demand_is_found_where_one_looks() -> None:
+    for name in ("scaling", "scaling.min", "scaling.idle_timeout"):
+        told = " ".join((explain(name) or "").split())
+        assert "on demand" in told.lower(), name
+        assert "reconciler wake" in told, name
+    assert "{min: 0, max: 1}" in (explain("scaling") or "")
 
 
 def test_a_field_of_one_place() -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconciler.domain.intent import IntentKind
 from reconciler.domain.observed import LoadTime
 from reconciler.domain.placement import Placement
+from reconciler.planning.outlook import NoFigures, foresee
 from reconciler.planning.planner import plan
 from reconciler.views.placement import clock_text, indices_text, place_text, seconds_text
 from reconciler.views.plan import plan_json, plan_text
-from tests.builders import NOON, a_desired, a_model, a_node, a_replica, heard, lost, observation, shards_of
+from reconciler.views.plan_markdown import plan_markdown
+from tests.builders import NOON, a_desired, a_model, a_node, a_replica, an_intent, heard, lost, observation, shards_of
 
 if TYPE_CHECKING:
     from reconciler.domain.model_spec import ModelSpec
     from reconciler.domain.observed import Observation
-    from reconciler.domain.plan import Decision
+    from reconciler.domain.plan import Decision, Plan
 
 NODE = a_node("n1", gpus=4)
 BEFORE = a_model(context=1024)
@@ -60,6 +64,39 @@ def test_json_of_a_block_and_of_a_cpu_placement() -> None:
     blocked = json.loads(plan_json(decided(a_model(gpus=8), observation(heard(NODE))).plan))["blocked"]
     assert [set(each) for each in blocked] == [{"model", "rule", "message", "hint", "digest"}]
     assert blocked[0]["digest"] is None
+
+
+def held_back() -> tuple[Plan, Observation]:
+    """Of two models that change one is suspended."""
+    said = an_intent(
+        IntentKind.SUSPEND, "m", reason="a <b> @vendor looks", expires_at=datetime(2026, 12, 1, 9, 30, tzinfo=UTC)
+    )
+    other = a_model("other", gpus=1)
+    observed = observation(heard(NODE, a_replica(BEFORE, 0, "n1", [0])))
+    desired = a_desired([a_model(), other], [NODE])
+    decision = plan(desired, observed, (said,), NOON, commit="9c2f4e1", tree="t1")
+    return foresee(desired, observed, (said,), NOON, decision.plan, NoFigures()), observed
+
+
+def test_what_a_suspension_holds_back_is_told_beside_what_goes_on_and_is_no_act() -> None:
+    shown, observed = held_back()
+    assert {change.model for change in shown.acts} == {"other"}
+    text = plan_text(shown, observed, commit_line="commit 9c2f4e1", fleet="prod")
+    assert "= m   held back: replace 1 replica, surge" in text
+    assert "    suspended by a. person until 2026-12-01 09:30 UTC: a <b> @vendor looks" in text
+    assert "context  1024 → 4096" in text
+    told = json.loads(plan_json(shown))["held_back"]
+    assert [(each["model"], each["author"], each["expires_at"]) for each in told] == [
+        ("m", "a. person", "2026-12-01T09:30:00Z")
+    ]
+
+
+def test_in_a_comment_it_is_one_line_of_plain_text() -> None:
+    shown, observed = held_back()
+    text = plan_markdown(shown, observed, commit_line="commit 9c2f4e1", fleet="prod", apply_with="reconciler apply")
+    (line,) = (each for each in text.splitlines() if each.startswith("- = m"))
+    assert "held back: replace 1 replica, surge; suspended by a. person until" in line
+    assert "<b>" not in line
 
 
 def test_text_names_silent_nodes_below_its_first_line() -> None:

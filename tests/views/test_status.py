@@ -43,6 +43,21 @@ def a_status(**model: Any) -> FleetStatus:
     return FleetStatus(commit="9c2f4e1aaaa", models=(ModelStatus.model_validate(row),), nodes=nodes)
 
 
+def test_what_is_wrong_with_gpus_is_told_node_by_node() -> None:
+    status = a_status()
+    told = ("3 GPUs declared and the driver shows 2: only those that are there are used", "GPU 1 does not answer")
+    first = status.nodes[0].model_copy(update={"gpu_problems": told})
+    text = status_text(status.model_copy(update={"nodes": (first, *status.nodes[1:])}), fleet="prod")
+    assert text.splitlines()[-2:] == [f"gpu-03: {each}" for each in told]
+    answer = json.loads(status_json(status.model_copy(update={"nodes": (first,)})))
+    assert answer["nodes"][0]["gpu_problems"] == list(told)
+    assert json.loads(status_json(status))["nodes"][0]["gpu_problems"] == [], "there as well where there is none"
+    many = first.model_copy(update={"gpu_problems": tuple(f"GPU {n} does not answer" for n in range(30))})
+    assert status_text(status.model_copy(update={"nodes": (many,)}), fleet="prod").splitlines()[-1] == (
+        "and 10 more such lines"
+    )
+
+
 def test_the_table() -> None:
     status = a_status(reason="/1 loading weights", since=NOON, replicas=(READY, STARTING))
     zone = timezone(timedelta(hours=2))
@@ -93,7 +108,8 @@ def test_json_holds_every_key_of_the_contract() -> None:
     assert replica.keys() >= {"id", "ordinal", "node", "gpus", "state", "routable", "address"}
     assert replica["gpus"] == [0, 1]
     gpus = {"h100-80gb": {"used": 4, "total": 8}}
-    assert told["nodes"][0] == {"name": "gpu-03", "reachable": True, "gpus": gpus, "problem": None, "heard_at": None}
+    well = {"problem": None, "heard_at": None, "gpu_problems": []}
+    assert told["nodes"][0] == {"name": "gpu-03", "reachable": True, "gpus": gpus, **well}
     assert told["nodes"][1]["heard_at"] == "2026-11-30T12:00:00Z"
 
 
