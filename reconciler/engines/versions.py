@@ -60,7 +60,7 @@ MISSING: Mapping[Engine, tuple[Missing, ...]] = {
         Missing("--config", Launched.KEY, "0.5.2", "0.5.3"),
     ),
     # Pull request 16653 brought it; it was still being reviewed on 10 December 2025, and b7045 is of 13 November
-    # (docker/model-runner pull request 404). Which build was the first is not known here; b8672 was seen to have it.
+    # (docker/model-runner pull request 404). Which build was the first is not known here; b11434 was run with it.
     Engine.LLAMACPP: (Missing("--fit", Launched.ALL, "7045", None),),
     # Not known: releases before 1.2 were not looked at. What 1.2 lacks of 1.4 goes into its options file.
     Engine.TRTLLM: (),

@@ -108,7 +108,7 @@ def test_json_holds_every_key_of_the_contract() -> None:
     assert replica.keys() >= {"id", "ordinal", "node", "gpus", "state", "routable", "address"}
     assert replica["gpus"] == [0, 1]
     gpus = {"h100-80gb": {"used": 4, "total": 8}}
-    well = {"problem": None, "heard_at": None, "gpu_problems": []}
+    well: dict[str, Any] = {"problem": None, "heard_at": None, "gpu_problems": []}
     assert told["nodes"][0] == {"name": "gpu-03", "reachable": True, "gpus": gpus, **well}
     assert told["nodes"][1]["heard_at"] == "2026-11-30T12:00:00Z"
 
