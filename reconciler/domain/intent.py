@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator
 
 from reconciler.domain.base import Frozen, Name, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+LONGEST = 300
+"""Characters of what a person says: it stands on one line of a plan, a status and a comment, beside much else."""
+
+
+def _one_line(text: str) -> str:
+    """Line breaks would begin a line of their own in every view, in Markdown a heading."""
+    words = " ".join(text.split())
+    return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+
+
+Said = Annotated[Text, AfterValidator(_one_line)]
 
 
 class IntentKind(StrEnum):
@@ -40,9 +55,9 @@ class Intent(Frozen):
     """Of which model; null for every one, and for approve."""
     digest: Text | None = None
     """What is approved; for approve only."""
-    author: Text
+    author: Said
     """The user who said it."""
-    reason: Text | None = None
+    reason: Said | None = None
     """In their words."""
     created_at: datetime
     """When it was said."""

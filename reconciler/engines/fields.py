@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.model_spec import Engine
 from reconciler.engines.base import Vendor
+from reconciler.engines.devices import vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,11 @@ VENDORS: Mapping[Engine, frozenset[Vendor]] = {
 
 VENDOR_NAMES: Mapping[Vendor, str] = {Vendor.NVIDIA: "NVIDIA", Vendor.AMD: "AMD", Vendor.INTEL: "Intel (Gaudi)"}
 """For people."""
+
+
+def runs_on(engine: Engine, gpu_class: str) -> bool:
+    """Whether the engine has kernels for GPUs of this class's maker."""
+    return vendor_of(gpu_class) in VENDORS[engine]
 
 
 def not_taken(engine: Engine, field: str) -> str | None:

@@ -48,7 +48,7 @@ _GROUPS = (("attention", "attention"), ("mlp", "feed-forward layers"))
 def other_model(adapter: LockedSource, shape: Shape) -> Iterator[str]:
     """Each sign of another base, as the end of a sentence that begins with the adapter's name."""
     runs = adapter.tensors or ()
-    last = max((run.layers[1] for run in runs if run.layers is not None), default=-1)
+    last = max((*(run.layers[1] for run in runs if run.layers is not None), *_named_layers(adapter)), default=-1)
     if last >= len(shape.layers):
         yield f"changes layer {last}, and the model has {len(shape.layers)} layers (0 to {len(shape.layers) - 1})"
         return
@@ -71,6 +71,14 @@ def other_model(adapter: LockedSource, shape: Shape) -> Iterator[str]:
                 f"is made for {called} of another width: it has {numbers // layers:,} numbers a layer,"
                 f" and this model takes {wanted[0]:,} at rank {rank(adapter)}"
             )
+
+
+def _named_layers(adapter: LockedSource) -> Iterator[int]:
+    """Layers that its config lists: peft lets none be listed that the base does not have."""
+    written = (adapter.adapter_config or {}).get("layers_to_transform")
+    for each in written if isinstance(written, list) else [written]:
+        if type(each) is int:
+            yield each
 
 
 def rank(adapter: LockedSource) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler.domain.finding import Severity
+from reconciler.engines.fields import runs_on
 from reconciler.gate.capacity import NODE
 from reconciler.gate.nearest import nearest
 from reconciler.gate.phrases import cards, listed, number
@@ -159,13 +160,16 @@ def _without_select(inventory: Inventory, use: Use) -> str | None:
 
 
 def _another_class(inventory: Inventory, use: Use, classes: Mapping[str, GpuClass]) -> str | None:
-    """A class here with enough GPUs on one node, none of them smaller than what was asked for."""
+    """A class here with enough GPUs on enough nodes, none smaller than what was asked for, that the engine runs on."""
     wanted = classes.get(use.profile.gpu_class or "")
     if wanted is None:
         return None
     for gpu_class, most in inventory.classes.items():
         size = classes.get(gpu_class)
         if size is None or most < use.gpus or size.engine_mib < wanted.engine_mib or size is wanted:
+            continue
+        enough = [kind for kind in inventory.kinds(gpu_class, {}) if kind.gpus >= use.gpus]
+        if not runs_on(use.profile.engine, gpu_class) or _nodes(enough) < use.profile.nodes:
             continue
         return f"gpu_class: {gpu_class}  ({most} on {inventory.kinds(gpu_class, {})[0].nodes[0]})"
     return None

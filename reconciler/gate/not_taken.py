@@ -13,7 +13,7 @@ from reconciler.domain.model_spec import Engine, Task
 from reconciler.domain.shape import Shape, Unreadable
 from reconciler.domain.tables import table
 from reconciler.engines.devices import vendor_of
-from reconciler.engines.fields import VENDOR_NAMES, VENDORS, not_taken
+from reconciler.engines.fields import VENDOR_NAMES, VENDORS, not_taken, runs_on
 from reconciler.engines.versions import is_launched, missing
 from reconciler.gate.knowledge import is_certain
 from reconciler.gate.nearest import nearest
@@ -70,8 +70,9 @@ def task_not_taken(use: Use) -> Iterator[Problem]:
 def vendor_not_taken(use: Use) -> Iterator[Problem]:
     """GPUs of a maker for whom the engine has no kernels."""
     engine, gpu_class = use.profile.engine, use.profile.gpu_class
-    if gpu_class is None or (vendor := vendor_of(gpu_class)) in VENDORS[engine]:
+    if gpu_class is None or runs_on(engine, gpu_class):
         return
+    vendor = vendor_of(gpu_class)
     runs = " and ".join(VENDOR_NAMES[each] for each in VENDOR_NAMES if each in VENDORS[engine])
     message = f"{engine} runs on GPUs of {runs}, and {gpu_class} is one of {VENDOR_NAMES[vendor]}"
     others = [each.value for each in Engine if vendor in VENDORS[each] and _answers_alike(each, use.model.task)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.domain.desired import Where
 from reconciler.domain.model_spec import Engine
+from reconciler.engines.fields import runs_on
 from reconciler.gate.trial import Change, Search
 from reconciler.sizing.capability import capability
 from reconciler.sizing.sized import FitVerdict, MemoryReason
@@ -199,6 +200,7 @@ def _larger_class(search: Search) -> Iterator[Change]:
         (card.engine_bytes, name)
         for name, card in sizes.items()
         if card is not None and own is not None and card.engine_bytes > own.engine_bytes
+        if runs_on(use.profile.engine, name)
     ]
     for _, name in sorted(larger):
         for count in dict.fromkeys([use.gpus, *range(1, context.inventory.classes[name] + 1)]):

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
     from reconciler.domain.desired import Desired
     from reconciler.domain.intent import Intent
-    from reconciler.domain.observed import Observation
+    from reconciler.domain.observed import Observation, ReachableNode
 
 WITHIN = timedelta(seconds=60)
 SHARE = 0.3
 """More than one node and over 30 % of them within 60 s (design section 7): a switch, a credential, our own network."""
+
+_NAMED = 3
+"""Models that a sentence names."""
 
 STARTS_IN_A_ROW = 3
 """Failed starts after which a node takes no new ones (design section 7): two can be the model, three are the node."""
@@ -48,5 +51,14 @@ def given_up(observed: Observation, intents: Sequence[Intent], now: datetime) ->
         if failed is None or failed.in_a_row < STARTS_IN_A_ROW:
             continue
         if asked_at is None or asked_at <= now - failed.last_for:
-            found[node.name] = f"takes no new starts after {failed.in_a_row} failed in a row"
+            found[node.name] = f"takes no new starts after {failed.in_a_row} failed in a row{_whose(node)}"
     return found
+
+
+def _whose(node: ReachableNode) -> str:
+    """Of which models, and what a person can do: the fault may be the model's own, and the node take others."""
+    models = sorted({launch.model for launch in node.failed_launches})
+    if not models:
+        return ""
+    shown = ", ".join(models[:_NAMED]) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
+    return f" (of {shown}); reconciler retry {models[0]} opens it"

@@ -126,14 +126,22 @@ async def test_a_certificate_that_nobody_vouches_for(listener: socket.socket) ->
 
 
 async def test_a_server_without_tls(listener: socket.socket) -> None:
-    thread = answering(listener, lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    def refuse(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        connection.recv(65_536)
+
+    thread = answering(listener, refuse)
     error = await told(Endpoint(url=f"https://127.0.0.1:{port(listener)}"))
     thread.join(5)
     assert error.message.endswith("does not speak TLS as it should")
 
 
 async def test_a_server_that_speaks_something_else(listener: socket.socket) -> None:
-    thread = answering(listener, lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.9\r\n"))
+    def greet(connection: socket.socket) -> None:
+        connection.sendall(b"SSH-2.0-OpenSSH_9.9\r\n")
+        connection.recv(65_536)  # closed with something unread, it would be reset
+
+    thread = answering(listener, greet)
     error = await told(Endpoint(url=f"http://127.0.0.1:{port(listener)}"))
     thread.join(5)
     assert error.message.endswith("gives no answer in HTTP")
