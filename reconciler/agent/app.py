@@ -16,8 +16,9 @@ from pydantic import AfterValidator, BaseModel
 from starlette.exceptions import HTTPException
 
 from reconciler import __version__
+from reconciler.agent.engine_keys import given_secrets
 from reconciler.agent.journal import JournalUnwritable
-from reconciler.agent.secret_files import every_secret, redact, secret_values
+from reconciler.agent.secret_files import every_secret, redact
 from reconciler.domain.assignment import Assignment, ClaimRequest, Refusal
 from reconciler.domain.base import Count, Frozen, Text
 from reconciler.domain.placement import ReplicaId
@@ -116,9 +117,9 @@ def _add_questions(app: FastAPI, desk: Desk) -> None:
         if tail is None:
             return JSONResponse({"message": f"{replica} has no log on {desk.config.node}"}, status_code=404)
         entry = desk.open().entry(replica)
-        directory = desk.config.secrets  # of one that is gone nobody knows which secrets it had
-        secrets = every_secret(directory) if entry is None else secret_values(entry.declaration.env, directory)
-        return PlainTextResponse(redact(tail, secrets.items()))
+        config = desk.config  # of one that is gone nobody knows which secrets it had
+        secrets = every_secret(config.secrets).items() if entry is None else given_secrets(entry, config)
+        return PlainTextResponse(redact(tail, secrets))
 
 
 class Guard:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from reconciler.engines.numa import BINDS, numactl
@@ -26,8 +29,16 @@ def can_bind(nodes: Iterable[int], path: str | None) -> bool:
 
 
 def _runs(words: tuple[str, ...]) -> bool:
+    """Whether this ends well in time; one that hangs is killed, and what it started with it."""
+    silent = subprocess.DEVNULL
     try:
-        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        process = subprocess.Popen(words, stdin=silent, stdout=silent, stderr=silent, start_new_session=True)
+    except OSError:
         return False
-    return ended.returncode == 0
+    try:
+        return process.wait(_LONGEST) == 0
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, SIGKILL)
+        process.wait()
+        return False

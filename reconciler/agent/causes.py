@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.agent.plain import plain
-from reconciler.agent.secret_files import redact, secret_values
+from reconciler.agent.engine_keys import given_secrets
+from reconciler.agent.plain import plain, printable
+from reconciler.agent.secret_files import redact
 from reconciler.engines.card_names import name_cards
 from reconciler.engines.signals import STANDS_FOR, ended_itself, how
 
@@ -23,6 +24,13 @@ TAIL_LINES = 2_000
 """vLLM prints one cause as the traceback of every worker, of the engine and of the server, 30 to 60 lines each: on
 eight GPUs the innermost stands a thousand lines before the end."""
 
+LINE_CHARACTERS = 2_000
+"""Of one line, from both its ends: the cause stands at the start of most, and behind a tensor or a command in some."""
+
+TAIL_CHARACTERS = 400_000
+"""Of the whole, its newest part: 2,000 lines as long as a terminal is wide twice. What an engine writes may be made by
+whoever sends it requests, and every pattern of its table is searched for in this much."""
+
 _SIGNALLED = 128
 """Shells, `mpirun` and `mpi_node` end with this and the number of the signal that ended their child."""
 
@@ -37,8 +45,8 @@ def why_ended(
 ) -> str:
     """One plain sentence, without secret values, on an end that the agent of this node did not bring about."""
     engine = support(entry.declaration.engine)
-    lines = (logs.tail(entry.id, TAIL_LINES, this_launch=True) or "").splitlines()
-    tail = "\n".join(map(plain, lines))
+    secrets = given_secrets(entry, config)
+    tail = readable(redact(logs.tail(entry.id, TAIL_LINES, this_launch=True) or "", secrets))
     told = engine.read_failure(tail) if engine is not None and tail else None
     nodes = entry.placement.nodes
     here = nodes.index(config.node) if config.node in nodes else 0
@@ -46,7 +54,28 @@ def why_ended(
         told = name_cards(told, entry.declaration, entry.placement.shards, here, entry.addresses)
     else:
         told = say_exit(ending) if here == 0 else f"{say_exit(ending)}; its leader on {nodes[0]} may say more"
-    return plain(redact(told, secret_values(entry.declaration.env, config.secrets).items()))
+    return plain(redact(told, secrets))
+
+
+def readable(tail: str) -> str:
+    """The newest lines of a log as engines read them: plain, each cut in its middle, and no more than is searched.
+
+    Secrets are to be out of it before: once a line is cut or its blanks are changed, nobody finds half of one.
+    """
+    kept: list[str] = []
+    left = TAIL_CHARACTERS
+    for line in reversed(tail.splitlines()):
+        short = printable(_ends(line))
+        left -= len(short) + 1
+        if left < 0:
+            break
+        kept.append(short)
+    return "\n".join(reversed(kept))
+
+
+def _ends(line: str) -> str:
+    half = LINE_CHARACTERS // 2
+    return line if len(line) <= LINE_CHARACTERS else f"{line[:half]} … {line[-half:]}"
 
 
 def say_exit(ending: Exit) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
+
+import anyio.to_thread
 
 from reconciler.agent import lifecycle
 from reconciler.agent.causes import why_ended
@@ -42,7 +45,12 @@ async def ended(replica: Replica) -> float:
         return 0.0
     replica.kill_group()
     tools, entry = replica.tools, replica.record.entry
-    replica.fail(why_ended(entry, ending, config=tools.config, logs=tools.logs, support=tools.support))
+    why = partial(why_ended, entry, ending, config=tools.config, logs=tools.logs, support=tools.support)
+    told = await anyio.to_thread.run_sync(why)  # a long log takes a good part of a second
+    now = replica.record
+    if now.stop is not None or now.identity != identity:
+        return 0.0  # it was told something else meanwhile
+    replica.fail(told)
     return GROUP_CHECK
 
 

@@ -35,13 +35,14 @@ def answering(
     records: Iterable[ReplicaRecord],
     support: Callable[[Engine], EngineSupport | None],
     secrets: Path,
+    launches_of: Path,
     within: float = WITHIN,
 ) -> frozenset[str]:
     """Ids of the replicas whose engine answered well, after at most `within` seconds."""
     found: set[str] = set()
 
     def look(record: ReplicaRecord, engine: EngineSupport, url: str) -> None:
-        if _answers(record, engine, url, within, engine_key(record.entry, engine, secrets)):
+        if _answers(record, engine, url, within, engine_key(record.entry, engine, secrets, launches_of)):
             found.add(record.id)
 
     began = time.monotonic()

@@ -8,6 +8,7 @@ standard library and NVML: it runs every half a minute and is over in a tenth of
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from itertools import combinations
@@ -32,6 +33,11 @@ _ENDS_AFTER = 90
 _NO_DRIVER = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 """Nothing of NVIDIA's is in use on this node; every other error is a driver that should answer and does not."""
 
+_PER_CARD = (pynvml.NVMLError, ValueError)
+"""What one card's answer may end in; NVML's binding decodes texts, and those of a broken card may be no UTF-8."""
+
+_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+
 _EIGHTHS = 8
 """MIG profiles are named by the memory of their slice in eighths of the card's, rounded up (NVIDIA's go-nvlib)."""
 
@@ -52,8 +58,8 @@ def _nvidia(sysfs: Path) -> tuple[list[Card], str | None, bool]:
         return [], f"NVIDIA's driver says: {str(error).rstrip('.')}", error.value in _NO_DRIVER
     try:
         return list(_cards(sysfs)), None, False
-    except pynvml.NVMLError as error:
-        return [], f"NVIDIA's driver says: {str(error).rstrip('.')}", False
+    except _PER_CARD as error:
+        return [], f"NVIDIA's driver says: {_told(error)}", False
     finally:
         pynvml.nvmlShutdown()
 
@@ -65,15 +71,15 @@ def _cards(sysfs: Path) -> Iterator[Card]:
         last = card["bus"] or last  # one that does not even tell its place stays behind its neighbour
         keyed.append((last, handle, card))
     keyed.sort(key=lambda each: each[0])
-    handles = {card["bus"]: handle for _, handle, card in keyed if card["failure"] is None}
+    handles = {card["bus"]: handle for _, handle, card in keyed if card["failure"] is None and card["bus"]}
     nvlink, switch = islands(handles, _linked), islands(handles, _on_one_switch)
     for _, handle, card in keyed:
         bus = card["bus"]
         card["links"]["numa"] = None if bus is None else numa_node(sysfs, bus)
         try:
             slices = None if card["failure"] is not None else _slices(handle, card)
-        except pynvml.NVMLError as error:  # lost meanwhile: the others are not
-            slices, card["failure"] = None, str(error).rstrip(".")
+        except _PER_CARD as error:  # lost meanwhile: the others are not
+            slices, card["failure"] = None, _told(error)
         if slices is not None:
             yield from slices
             continue
@@ -98,13 +104,14 @@ def _handle(number: int) -> tuple[Any, Card]:
     handle = None
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-        card["bus"] = _text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()
-        card["uuid"] = _text(pynvml.nvmlDeviceGetUUID(handle))
-        card["name"] = _text(pynvml.nvmlDeviceGetName(handle))
+        bus = _text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()
+        card["bus"] = bus if _BUS.fullmatch(bus) else None
+        card["uuid"] = _text(pynvml.nvmlDeviceGetUUID(handle)).strip() or None
+        card["name"] = _text(pynvml.nvmlDeviceGetName(handle)).strip() or card["name"]
         card |= _memory(handle)
         card["card_mib"] = card["memory_mib"]
-    except pynvml.NVMLError as error:
-        card["failure"] = str(error).rstrip(".")
+    except _PER_CARD as error:
+        card["failure"] = _told(error)
     return handle, card
 
 
@@ -133,7 +140,7 @@ def _slices(handle: Any, card: Card) -> list[Card] | None:
                 continue
             told = pynvml.nvmlDeviceGetAttributes(part)
             profile = mig_profile(told.gpuInstanceSliceCount, told.memorySizeMB, card["card_mib"] or 0)
-            own = {"uuid": _text(pynvml.nvmlDeviceGetUUID(part)), "mig": profile, **_memory(part)}
+            own = {"uuid": _text(pynvml.nvmlDeviceGetUUID(part)).strip() or None, "mig": profile, **_memory(part)}
             slices.append({**card, **own, "links": {"numa": card["links"]["numa"]}})
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
         return None
@@ -175,7 +182,7 @@ def _asked(joined: Any, one: Any, other: Any) -> bool:
     """False also where the driver cannot tell."""
     try:
         return bool(joined(one, other))
-    except pynvml.NVMLError:
+    except _PER_CARD:
         return False
 
 
@@ -187,6 +194,13 @@ def numa_node(sysfs: Path, bus: str) -> int | None:
     except (OSError, ValueError):
         return None
     return number if number >= 0 else None
+
+
+def _told(error: Exception) -> str:
+    """In the driver's words, or that what it told is no text."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"its driver tells a text that is not UTF-8 ({error.object[:16]!r})"
+    return str(error).rstrip(".") or type(error).__name__
 
 
 def _text(value: Iterable[int] | str) -> str:

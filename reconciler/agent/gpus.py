@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
-import signal
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from reconciler.agent.cards import Measurement
 from reconciler.agent.inventory import Inventory, declared_gpus, inventory
+from reconciler.engines.signals import signal_name
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ VARIABLE = "RECONCILER_GPUS"
 
 _LIBRARY = "libnvidia-ml.so.1"
 _SYSFS = Path("/sys")
+_LINKER_CACHE = Path("/etc/ld.so.cache")
+"""Holds the path of every library that the dynamic linker knows; some 100 kB. Not on musl."""
+
+_USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
+_OF_THE_KERNEL = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""NVIDIA's kernel module, on the machine and in a container; WSL's stand-in for it."""
 
 
 class Gpus(Protocol):
@@ -89,24 +96,38 @@ class MeasuredGpus:
     async def look(self) -> None:
         """Measure, or wait for the measurement that is under way; the cards do not answer if it takes too long."""
         if self._under_way is None:
-            self._under_way = anyio.Event()
-            loop = asyncio.get_running_loop()
-            threading.Thread(target=self._run, args=(loop,), name="GPU measurement", daemon=True).start()
+            self._begin()
+        if self._under_way is None:
+            return
         with anyio.move_on_after(WAITED_FOR) as scope:
             await self._under_way.wait()
         if scope.cancelled_caught:
             self._take(Measurement(problem=f"the driver has not answered for {WAITED_FOR:.0f} s"))
 
+    def _begin(self) -> None:
+        self._under_way = anyio.Event()
+        loop = asyncio.get_running_loop()
+        try:
+            threading.Thread(target=self._run, args=(loop,), name="GPU measurement", daemon=True).start()
+        except RuntimeError:  # no more threads for this user; there may be some next time
+            self._end(Measurement(problem="no thread can be started to ask the driver"))
+
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        found = self._measure()
-        with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
-            loop.call_soon_threadsafe(self._end, found)
+        """Whatever happens, this measurement ends: the next one waits for that. What did is for agent.log."""
+        found = Measurement(problem="the measurement failed; agent.log says how")
+        try:
+            found = self._measure()
+        finally:
+            with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
+                loop.call_soon_threadsafe(self._end, found)
 
     def _end(self, found: Measurement) -> None:
-        self._take(found)
         event, self._under_way = self._under_way, None
-        if event is not None:
-            event.set()
+        try:
+            self._take(found)
+        finally:
+            if event is not None:
+                event.set()
 
     def _take(self, found: Measurement) -> None:
         before, self._inventory = self._inventory, inventory(self._config, found, self._inventory)
@@ -144,7 +165,7 @@ def look_once(config: AgentConfig, environment: Mapping[str, str]) -> Inventory:
 
 def measure(environment: Mapping[str, str], sysfs: Path = _SYSFS) -> Measurement:
     """Ask every driver, in a process of its own. Blocks for at most `GIVEN_UP_AFTER`, and as the kernel pleases."""
-    if not _has_driver(sysfs):
+    if not may_have_driver(environment, sysfs):
         return Measurement(absent=True)
     command = [sys.executable, "-m", "reconciler.agent.gpu_report", str(sysfs)]
     try:
@@ -168,17 +189,25 @@ def measure(environment: Mapping[str, str], sysfs: Path = _SYSFS) -> Measurement
         return Measurement(problem=f"the driver told what cannot be: {error.errors(include_input=False)[0]['msg']}")
 
 
-def _has_driver(sysfs: Path) -> bool:
-    """Whether a driver's library or its kernel part is there: a node without one is not measured at all."""
+def may_have_driver(environment: Mapping[str, str], sysfs: Path = _SYSFS) -> bool:
+    """Whether a driver's library or its kernel part lies on this node: where none does, nothing is measured at all.
+
+    Nothing is loaded: a library may crash or hang whoever loads it, and that is for the program that measures. Where
+    this errs it costs that program's tenth of a second, which then says that there is no driver.
+    """
+    if (sysfs / "class/kfd/kfd/topology/nodes").is_dir() or any(map(os.path.exists, _OF_THE_KERNEL)):
+        return True
+    folders = [*filter(None, re.split("[:;]", environment.get("LD_LIBRARY_PATH", ""))), *_USUAL]
+    if any(os.path.exists(f"{folder}/{_LIBRARY}") for folder in folders):  # noqa: PTH110  # Path's raises where it may not look
+        return True
     try:
-        ctypes.CDLL(_LIBRARY)
+        return f"/{_LIBRARY}\0".encode() in _LINKER_CACHE.read_bytes()
     except OSError:
-        return (sysfs / "class/kfd/kfd/topology/nodes").is_dir()
-    return True
+        return False
 
 
 def _why(code: int, stderr: bytes) -> str:
     if code < 0:
-        return f"asking the driver crashed with {signal.Signals(-code).name}"
+        return f"asking the driver crashed with {signal_name(-code)}"
     last = stderr.decode(errors="replace").strip().splitlines()[-1:]
     return f"asking the driver failed: {last[0] if last else f'exit code {code}'}"

@@ -13,6 +13,7 @@ from reconciler.agent.clock import SystemClock
 from reconciler.agent.config import agent_directory
 from reconciler.agent.drivers.process import ProcessDriver, machine_boot_id
 from reconciler.agent.journal import Journal, JournalUnwritable
+from reconciler.agent.launch_files import remove_launch_directory
 from reconciler.agent.lock import STOPS_ENGINES, LockHeld, holding_lock, is_locked, is_stopping, lock_path
 from reconciler.agent.outgoing import KILLED_WITHIN, LOOK_EVERY, Outgoing, end_processes
 from reconciler.agent.processes import lock_owners, running_engines
@@ -127,6 +128,7 @@ def _stop_engines(state_dir: Path) -> list[str]:
         said = end_processes(stopping)
         for replica_id in recovered.replicas:
             journal.remove_replica(replica_id)
+            remove_launch_directory(directory, replica_id)
     return said or ["no engine was running"]
 
 

@@ -7,7 +7,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reconciler.agent.cards import Card, Measurement, class_of, contradicts
+from reconciler.agent.cards import Card, Measurement, class_of, contradicts, sound
+from reconciler.agent.plain import plain
 from reconciler.domain.observed import ObservedGpu
 from reconciler.engines.base import Vendor
 from reconciler.placement.room import BUSY_MIB
@@ -73,15 +74,16 @@ def inventory(config: AgentConfig, found: Measurement, before: Inventory) -> Inv
     """The node's GPUs after a measurement: those that drivers show, with declared classes where there are such.
 
     A card that was there before and is not now is lost: unknown, not free and not gone. Without any driver the declared
-    GPUs hold; with one that shows none they do not answer.
+    GPUs hold; with one that shows none they do not answer. What a driver tells that cannot be is told as a problem.
     """
+    found, doubts = _checked(found)
     cards = _with_lost(found, before.cards)
     if not cards:
         return _none_found(config, found)
     declared = config.gpus
     shown = cards[: len(declared)] if declared else cards
     gpus = tuple(_observed(config, index, card) for index, card in enumerate(shown))
-    return Inventory(gpus, (*_silences(found, shown), *_contradictions(declared, cards)), shown)
+    return Inventory(gpus, (*_silences(found, shown), *doubts, *_contradictions(declared, cards)), shown)
 
 
 def installed_engines(config: AgentConfig, support: Callable[[Engine], EngineSupport | None]) -> tuple[Engine, ...]:
@@ -101,6 +103,21 @@ def numa_nodes(measured: Sequence[ObservedGpu], placed: Sequence[PlacedGpu], *, 
     known = {gpu.uuid: gpu.links.numa for gpu in measured if gpu.links is not None}
     found = tuple(numa for gpu in placed if (numa := known.get(gpu.uuid)) is not None)
     return found if numactl and len(found) == len(placed) else ()
+
+
+def _checked(found: Measurement) -> tuple[Measurement, tuple[str, ...]]:
+    """What was told, as it can be counted, and what is wrong with it. No UUID is two GPUs."""
+    cards: dict[str, Card] = {}
+    doubts: list[str] = []
+    for number, told in enumerate(found.cards):
+        card, doubt = sound(told)
+        doubts += [] if doubt is None else [doubt]
+        first = cards.setdefault(card.uuid or f"#{number}", card)
+        if first is not card:
+            places = " and again ".join(f"at {each.bus or 'no place'}" for each in (first, card))
+            doubts.append(f"the driver shows {card.name} with the UUID {card.uuid} {places}: it counts once")
+    problem = None if found.problem is None else plain(found.problem) or "the driver gives no reason"
+    return found.model_copy(update={"cards": tuple(cards.values()), "problem": problem}), tuple(dict.fromkeys(doubts))
 
 
 def _with_lost(found: Measurement, before: tuple[Card, ...]) -> tuple[Card, ...]:

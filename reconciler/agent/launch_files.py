@@ -14,35 +14,50 @@ from reconciler.engines.secret_settings import SecretSettings
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
+
+_LAUNCHES = "launches"
+_PRIVATE = 0o700
 
 
 def launch_directory(agent_directory: Path, replica_id: str) -> Path:
     """Where it is, or will be."""
-    return agent_directory / "launches" / file_stem(replica_id)
+    return agent_directory / _LAUNCHES / file_stem(replica_id)
+
+
+def remove_launch_directory(agent_directory: Path, replica_id: str) -> None:
+    """Take it away with all that is in it: the replica is gone. What cannot be removed is tried at the next start."""
+    shutil.rmtree(launch_directory(agent_directory, replica_id), ignore_errors=True)
+
+
+def sweep_launch_directories(agent_directory: Path, kept: Collection[str]) -> None:
+    """Take away those of replicas that are gone; `kept` are the file stems of all others, and of engines that run."""
+    with contextlib.suppress(OSError):
+        launches = agent_directory / _LAUNCHES
+        launches.chmod(_PRIVATE)
+        for each in launches.iterdir():
+            if each.name not in kept:
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def write_launch_files(
     directory: Path, files: Mapping[str, str | SecretSettings], declared: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Make the directory with these files in it, and take away those of replicas that are gone; AgentError if it fails.
+    """Make the directory with these files in it; AgentError if it fails.
 
     `declared` is the declared environment with its secrets: what files ask of it is put into them, and into nothing
-    else. Only the agent's own user can read them. A replica is gone when its record in the journal is.
+    else. Only the agent's own user can read them.
     """
-    records = directory.parent.parent / "replicas"
     contents = {name: content_of(name, wanted, declared) for name, wanted in files.items()}
     try:
-        make_private_directory(directory)
+        for each in (directory.parent, directory):
+            make_private_directory(each)
+            each.chmod(_PRIVATE)  # one that stood there already may be open to others
         for name, content in contents.items():
             write_atomically(directory / name, content.encode())
     except OSError as error:
         raise AgentError(f"{directory} cannot be written: {error.strerror}") from error
-    with contextlib.suppress(OSError):
-        for each in directory.parent.iterdir():
-            if each != directory and not (records / f"{each.name}.json").exists():
-                shutil.rmtree(each, ignore_errors=True)
 
 
 def content_of(name: str, wanted: str | SecretSettings, declared: Mapping[str, str]) -> str:

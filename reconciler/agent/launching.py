@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.agent.binding import can_bind
 from reconciler.agent.drivers.base import ProcessSpec
+from reconciler.agent.engine_keys import keep_key
 from reconciler.agent.inventory import Inventory, numa_nodes
 from reconciler.agent.launch_files import in_files, launch_directory, write_launch_files
 from reconciler.agent.secret_files import resolve_env
@@ -230,6 +231,7 @@ def prepare(
     _find_launcher(launch.launcher, config, environment)
     declared = resolve_env(declaration.env, config.secrets)
     write_launch_files(directory, launch.files, declared)
+    keep_key(entry, engine, declared, directory)
     inherited = {**_home(), **{name: environment[name] for name in INHERITED if name in environment}}
     shown = {name: value for name, value in declared.items() if name not in in_files(launch.files)}
     env = {**inherited, **shown, **launch.env}

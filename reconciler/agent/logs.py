@@ -27,6 +27,9 @@ KEPT_FILES = 40
 READ_BYTES = 256 * 2**10
 """In one look: at most this much of a log is searched for loading stages, so that a look stays under 5 ms."""
 
+LINE_BYTES = 8 * 2**10
+"""Of a line that loading stages are looked for in, its start: an engine may write megabytes without a line end."""
+
 _LINE_END = re.compile(rb"\r?\n|\r(?!\n|\Z)")
 """A progress bar ends each of its states with a carriage return only; one at the very end may be half of a line end."""
 
@@ -103,8 +106,10 @@ class LogReader:
         except FileNotFoundError:
             return []
         self._offset += len(chunk)
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
-        return [line.decode(errors="replace") for line in lines]
+        *lines, rest = _LINE_END.split(self._rest + chunk)
+        half_end = b"\r" if rest.endswith(b"\r") else b""
+        self._rest = rest if len(rest) <= LINE_BYTES else rest[:LINE_BYTES].removesuffix(b"\r") + half_end
+        return [line[:LINE_BYTES].decode(errors="replace") for line in lines]
 
 
 def log_stem(path: Path) -> str:
@@ -117,10 +122,14 @@ def _previous(path: Path) -> Path:
 
 
 def _last_lines(path: Path, count: int) -> list[str]:
-    """Read backwards at most KEPT_BYTES; a log line longer than that is cut."""
+    """Of the last KEPT_BYTES; a longer line is cut, and of one that began before them nothing is shown.
+
+    What is left of such a line could begin with the end of a secret, which nobody would find there.
+    """
     if count <= 0 or not path.exists():
         return []
     with path.open("rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(-min(file.tell(), KEPT_BYTES), os.SEEK_END)
-        return file.read().decode(errors="replace").splitlines()[-count:]
+        size = file.seek(0, os.SEEK_END)
+        file.seek(-min(size, KEPT_BYTES), os.SEEK_END)
+        newest = file.read().decode(errors="replace").splitlines()
+        return (newest[1:] if size > KEPT_BYTES and len(newest) > 1 else newest)[-count:]

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from reconciler.agent.mpi_node import say
-from reconciler.agent.mpi_protocol import Broken, keep_alive, offer, receive, send
+from reconciler.agent.mpi_protocol import HANDSHAKE_SECONDS, Broken, keep_alive, offer, receive, send
 from reconciler.engines.mpi_names import KEY_VARIABLE, PARTS_VARIABLE
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ AGAIN = 1.0
 SAY_EVERY = 30.0
 CONNECT_SECONDS = 5.0
 
+_NOT_FROM_THERE = frozenset({errno.EADDRNOTAVAIL, errno.EINVAL})
+"""The leader's address is not this node's own, or of a kind from which the other cannot be reached."""
+
 
 def main(words: Sequence[str]) -> int:
     """0 once the daemon on the other node has ended, 1 where it never began or the node is lost."""
@@ -39,15 +42,11 @@ def main(words: Sequence[str]) -> int:
     host, port = told["parts"][name]
     where = f"the part on {host} port {port}"
     try:
-        asked = offer(told["weights"], command)
-        connection = _connected(host, port, told["leader"], where)
-        with connection:
-            refused = _offered(connection, asked)
-            if refused is not None:
-                return _fail(where, refused)
+        with _joined((host, port), told["leader"], where, offer(told["weights"], command)) as connection:
             return _stay(connection, where)
-    except (Broken, OSError) as error:
-        return _fail(where, str(error))
+    except Broken as error:
+        say(f"{where} cannot join: {error}")
+        return 1
 
 
 def _stay(connection: socket.socket, where: str) -> int:
@@ -62,24 +61,23 @@ def _stay(connection: socket.socket, where: str) -> int:
     return 0
 
 
-def _offered(connection: socket.socket, asked: Offer) -> str | None:
-    """Hand the daemon over; why it was refused, None where it begins."""
-    connection.settimeout(CONNECT_SECONDS)
-    nonce = str(receive(connection).get("nonce"))
-    send(connection, asked.line(nonce, os.environ.get(KEY_VARIABLE)))
-    refused = receive(connection).get("refused")
-    return None if refused is None else str(refused)
+def _joined(address: tuple[str, int], leader: str, where: str, asked: Offer) -> socket.socket:
+    """A connection to it on which it took the offer; Broken with its refusal, or when it has not waited for too long.
 
-
-def _connected(host: str, port: int, leader: str, where: str) -> socket.socket:
-    """A connection to it, once it waits; Broken when it has not for as long as `PATIENCE`."""
-    begun = time.monotonic()
-    said = begun
+    One that hangs up or says nothing is asked again: it may just have ended, or be busy with somebody else.
+    """
+    begun = said = time.monotonic()
     while True:
         try:
-            return _connect(host, port, leader)
-        except OSError as error:
-            now, why = time.monotonic(), error.strerror or str(error)
+            connection = _connect(*address, leader)
+            refused = _offered(connection, asked)
+        except (Broken, OSError) as error:
+            now, why = time.monotonic(), getattr(error, "strerror", None) or str(error)
+        else:
+            if refused is None:
+                return connection
+            connection.close()
+            raise Broken(refused)
         if now - begun > PATIENCE:
             raise Broken(f"it has not waited for {PATIENCE:.0f} s ({why}): see the log of its own node")
         if now - said >= SAY_EVERY:
@@ -88,19 +86,27 @@ def _connected(host: str, port: int, leader: str, where: str) -> socket.socket:
         time.sleep(AGAIN)
 
 
+def _offered(connection: socket.socket, asked: Offer) -> str | None:
+    """Hand the daemon over; why it was refused, None where it begins. The connection is closed where it breaks."""
+    until = time.monotonic() + HANDSHAKE_SECONDS
+    try:
+        nonce = str(receive(connection, until).get("nonce"))
+        send(connection, asked.line(nonce, os.environ.get(KEY_VARIABLE)))
+        refused = receive(connection, until).get("refused")
+    except (Broken, OSError):
+        connection.close()
+        raise
+    return None if refused is None else str(refused)
+
+
 def _connect(host: str, port: int, leader: str) -> socket.socket:
     """From the address by which the other side knows this node, where that is one of its own."""
     try:
         return socket.create_connection((host, port), CONNECT_SECONDS, source_address=(leader, 0))
     except OSError as error:
-        if error.errno != errno.EADDRNOTAVAIL:
+        if not isinstance(error, socket.gaierror) and error.errno not in _NOT_FROM_THERE:
             raise
     return socket.create_connection((host, port), CONNECT_SECONDS)
-
-
-def _fail(where: str, why: str) -> int:
-    say(f"{where} cannot join: {why}")
-    return 1
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ Nothing here may import pydantic: it stays as long as the replica runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hmac
 import ipaddress
 import os
+import queue
 import secrets
 import select
 import shutil
@@ -20,17 +22,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING
 
-from reconciler.agent.mpi_protocol import DAEMONS, Broken, Offer, keep_alive, receive, send
+from reconciler.agent.mpi_protocol import DAEMONS, HANDSHAKE_SECONDS, Broken, Offer, keep_alive, receive, send
 from reconciler.engines.mpi_names import KEY_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
-
-ANSWER_SECONDS = 10.0
-"""For the first node's line, once it has connected: it is sent at once."""
 
 ENDING_SECONDS = 10.0
 """In which a daemon ends after the connection, or a signal: it kills its ranks first. Then it is killed itself."""
@@ -42,26 +43,56 @@ def main(words: Sequence[str]) -> int:
     if not any(shutil.which(name) for name in DAEMONS):
         return _fail(f"Open MPI is not on this node: no {' or '.join(DAEMONS)} on PATH; install it (openmpi-bin)")
     try:
-        listener = socket.create_server(
-            (asked.listen, asked.door), family=socket.AF_INET6 if ":" in asked.listen else socket.AF_INET
-        )
+        listener = _listener(asked.listen, asked.door)
     except OSError as error:
         return _fail(f"it cannot wait on {asked.listen} port {asked.door}: {error.strerror or error}")
     say(f"waiting for {asked.leader} on {asked.listen} port {asked.door}")
     with listener:
-        while True:
+        connection, offer = _first_offer(listener, asked)
+    with connection:
+        return _run(offer, connection)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """On every address for `::`, IPv4 among them, as for other engines; on that of the host otherwise."""
+    if host == "::" and socket.has_dualstack_ipv6():
+        return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address, family=family)
+
+
+def _first_offer(listener: socket.socket, asked: argparse.Namespace) -> tuple[socket.socket, Offer]:
+    """The first that is taken. Each connection has a thread: one that says nothing holds up no other."""
+    taken: queue.Queue[tuple[socket.socket, Offer]] = queue.Queue()
+    one = threading.Lock()
+
+    def serve(connection: socket.socket, peer: str) -> None:
+        offer = _accepted(connection, peer, asked, one)
+        if offer is None:
+            connection.close()
+        else:
+            taken.put((connection, offer))
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes the wait for another connection
+
+    while taken.empty():
+        try:
             connection, peer = listener.accept()
-            with connection:
-                offer = _accepted(connection, str(peer[0]), asked)
-                if offer is None:
-                    continue
-                listener.close()
-                return _run(offer, connection)
+        except OSError:
+            if taken.empty():
+                raise
+            break
+        if _same_host(str(peer[0]), asked.leader):
+            threading.Thread(target=serve, args=(connection, str(peer[0])), daemon=True).start()
+        else:
+            connection.close()
+            say(f"refused a connection from {peer[0]}: only {asked.leader} leads this replica")
+    return taken.get()
 
 
 def say(text: str) -> None:
-    """One line in the replica's log."""
-    sys.stderr.write(f"reconciler: {text}\n")
+    """One line in the replica's log, whatever the other side made of it."""
+    sys.stderr.write(f"reconciler: {''.join(each if each.isprintable() else '?' for each in text)}\n")
     sys.stderr.flush()
 
 
@@ -80,20 +111,25 @@ def _fail(why: str) -> int:
     return 2
 
 
-def _accepted(connection: socket.socket, peer: str, asked: argparse.Namespace) -> Offer | None:
-    """What is to be run; None, with a line in the log and one for the other side, where it is not."""
-    connection.settimeout(ANSWER_SECONDS)
-    if not _same_host(peer, asked.leader):
-        say(f"refused a connection from {peer}: only {asked.leader} leads this replica")
-        return None
-    nonce = secrets.token_hex(16)
+def _accepted(connection: socket.socket, peer: str, asked: argparse.Namespace, one: threading.Lock) -> Offer | None:
+    """What is to be run; None, with a line in the log and one for the other side, where it is not.
+
+    `one` is taken by whoever is accepted: there is one daemon.
+    """
+    nonce, until = secrets.token_hex(16), time.monotonic() + HANDSHAKE_SECONDS
+    mine = False
     try:
         send(connection, {"nonce": nonce})
-        said = receive(connection)
+        said = receive(connection, until)
         offer = Offer.read(said)
         why = _refusal(offer, nonce, said.get("signature"), asked)
+        mine = why is None and one.acquire(blocking=False)
+        if why is None and not mine:
+            why = "another offer was taken meanwhile"
         send(connection, {"refused": why})
     except (Broken, OSError) as error:
+        if mine:
+            one.release()
         say(f"{peer} connected and offered nothing: {error}")
         return None
     if why is not None:
@@ -106,7 +142,9 @@ def _refusal(offer: Offer, nonce: str, signature: object, asked: argparse.Namesp
     key = os.environ.get(KEY_VARIABLE)
     if key is not None:
         right = offer.signature(nonce, key)
-        if not isinstance(signature, str) or not hmac.compare_digest(right.encode(), signature.encode()):
+        if not isinstance(signature, str) or not hmac.compare_digest(
+            right.encode(), signature.encode(errors="replace")
+        ):
             return f"it is not signed with this node's {KEY_VARIABLE}: the secret behind it differs between the nodes"
     elif signature is not None:
         return f"it is signed, and this node has no {KEY_VARIABLE}"
@@ -146,7 +184,10 @@ def _run(offer: Offer, connection: socket.socket) -> int:
     words = [word for word in offer.arguments if word != "--daemonize"]
     say(f"runs {offer.daemon} for the first node")
     keep_alive(connection)
-    daemon = subprocess.Popen([program, *words], stdin=subprocess.DEVNULL)
+    try:
+        daemon = subprocess.Popen([program, *words], stdin=subprocess.DEVNULL)
+    except (OSError, ValueError) as error:
+        return _fail(f"{program} cannot be started: {error}")
 
     def pass_on(number: int, _: FrameType | None) -> None:
         daemon.send_signal(number)

@@ -12,6 +12,7 @@ import hmac
 import json
 import shlex
 import socket
+import time
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,11 @@ LONGEST = 1 << 20
 
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 6))
 """Seconds until the first question, between two, and how many without an answer."""
+
+
+LONGEST_WORD = 1 << 17
+HANDSHAKE_SECONDS = 5.0
+"""For all that is said before the daemon begins: three lines that are ready when they are asked for."""
 
 
 class Broken(Exception):
@@ -49,7 +55,7 @@ class Offer:
         weights, daemon, arguments = (said.get(each) for each in ("weights", "daemon", "arguments"))
         if not isinstance(weights, str) or not isinstance(daemon, str) or not isinstance(arguments, list):
             raise Broken("it offers no daemon")
-        if not all(isinstance(word, str) for word in arguments):
+        if not all(isinstance(word, str) and _is_word(word) for word in (weights, daemon, *arguments)):
             raise Broken("its daemon's words are no words")
         return cls(weights, daemon, tuple(arguments))
 
@@ -62,6 +68,11 @@ class Offer:
         """HMAC of the node's number and the offer."""
         content = json.dumps([nonce, self.weights, self.daemon, *self.arguments]).encode()
         return hmac.new(key.encode(), content, hashlib.sha256).hexdigest()
+
+
+def _is_word(text: str) -> bool:
+    """Whether it can be a word of a command line, and one line of a log; the kernel takes 128 KiB at most."""
+    return text.isprintable() and len(text) < LONGEST_WORD
 
 
 def offer(weights: str, words: Sequence[str]) -> Offer:
@@ -95,11 +106,15 @@ def send(connection: socket.socket, said: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(said).encode() + b"\n")
 
 
-def receive(connection: socket.socket) -> Mapping[str, Any]:
-    """The next line; Broken when there is none. Byte by byte, so that nothing behind it is taken."""
+def receive(connection: socket.socket, until: float) -> Mapping[str, Any]:
+    """The next line; Broken when there is none by `until`, on the monotonic clock. Byte by byte, and nothing behind it.
+
+    A time for the whole line: one that sends a byte now and then would else hold up everybody.
+    """
     line = bytearray()
     try:
         while not line.endswith(b"\n"):
+            connection.settimeout(max(until - time.monotonic(), 0.001))
             byte = connection.recv(1)
             if not byte or len(line) > LONGEST:
                 raise Broken("it hung up" if not byte else "it does not stop talking")

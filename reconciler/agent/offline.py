@@ -55,7 +55,7 @@ def offline_observation(state_dir: Path, config: AgentConfig) -> ReachableNode:
     )
     records = [record for record in looks if record is not None]
     unsure = (record for record in records if record.state in _UNSURE and record.identity is not None)
-    serving = answering(unsure, support, config.secrets)
+    serving = answering(unsure, support, config.secrets, config.directory)
     gpus = look_once(config, os.environ)
     seen = [_serving(record, moment) if record.id in serving else record for record in records]
     return ReachableNode(

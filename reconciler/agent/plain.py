@@ -12,11 +12,14 @@ import unicodedata
 LONGEST = 1_000
 """Characters of one text: ten lines of a terminal; an engine may put a whole tensor into its last words."""
 
+_READ = 8 * LONGEST
+"""Characters of a text that are looked at: what is dropped may be seven eighths of them. One line may be megabytes."""
+
 _ESCAPE = re.compile(
     r"""
     (?:\x1b\[|\x9b)[0-?]*[\ -/]*[@-~]                             # colours, cursor movement
     | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])                     # title, device and application strings
-      [^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)                      # up to their end, when they have one
+      [^\x07\x1b\x90\x98\x9c-\x9f\n]*(?:\x07|\x1b\\|\x9c)          # up to their end, when they have one
     | \x1b[\ -/]*[0-~]                                            # every other sequence, and the start of a broken one
     """,
     re.VERBOSE,
@@ -32,9 +35,15 @@ _DROPPED = frozenset({"Cf", "Cs", "Co", "Cn"})
 
 def plain(text: str) -> str:
     """The text on one line in printable characters, at most `LONGEST` of them."""
-    shown = "".join(map(_shown, _ESCAPE.sub("", text)))
-    words = " ".join(shown.split())
+    words = printable(text[:_READ])
     return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+
+
+def printable(text: str) -> str:
+    """The text on one line in printable characters, however many: for texts whose length is bounded already."""
+    without = _ESCAPE.sub("", text)
+    shown = without if without.isprintable() else "".join(map(_shown, without))
+    return " ".join(shown.split())
 
 
 def _shown(character: str) -> str:

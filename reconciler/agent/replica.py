@@ -208,7 +208,8 @@ class Replica:
 
     def fresh_watch(self) -> Watch:
         """A watch for a launch, or for a process that was adopted."""
-        key = engine_key(self.record.entry, self.engine(), self.tools.config.secrets)
+        config = self.tools.config
+        key = engine_key(self.record.entry, self.engine(), config.secrets, config.directory)
         return Watch(LogReader(self.tools.logs.path(self.record.id)), self.now().seconds, key)
 
     def put(self, record: ReplicaRecord) -> None:

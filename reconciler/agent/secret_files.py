@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
 
+from reconciler.agent.plain import printable
 from reconciler.domain.model_spec import SecretRef
 from reconciler.errors import AgentError
 
@@ -56,10 +58,29 @@ def every_secret(directory: Path) -> dict[str, str]:
 def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
     """The text with each secret's value replaced by its name: an engine may print what it was given.
 
-    Also as Python and JSON write it, with backslashes: SGLang's first line shows all its settings, its key among them.
+    Also as Python, JSON and addresses write it (SGLang's first line shows all its settings, its key among them), as
+    `plain` shows it, and each line of it by itself. For texts as they were written: in one that was cut already, half
+    of a secret is not found.
     """
-    for name, value in secrets:
-        if len(value) >= _SHORTEST:
-            for written in (value, repr(value)[1:-1], json.dumps(value)[1:-1]):
-                text = text.replace(written, f"[secret {name}]")
+    written = {form: name for name, value in secrets if len(value) >= _SHORTEST for form in _forms(value)}
+    for form in sorted(written, key=len, reverse=True):  # the whole before its lines, the longer before its beginning
+        text = text.replace(form, f"[secret {written[form]}]")
     return text
+
+
+def _forms(value: str) -> set[str]:
+    lines = (value, *(line.strip() for line in value.splitlines()))
+    forms = {
+        form
+        for line in lines
+        for form in (
+            line,
+            printable(line),
+            repr(line)[1:-1],
+            json.dumps(line)[1:-1],
+            json.dumps(line, ensure_ascii=False)[1:-1],
+            quote(line, safe=""),
+            quote_plus(line),
+        )
+    }
+    return {form for form in forms if len(form) >= _SHORTEST}

@@ -27,6 +27,7 @@ from reconciler.agent.processes import running_engines
 from reconciler.agent.sockets import bind
 from reconciler.agent.supervisor import Supervisor
 from reconciler.agent.tools import Tools
+from reconciler.durable import make_private_directory
 from reconciler.engines.registry import support
 from reconciler.weights.locate import locate
 
@@ -66,6 +67,7 @@ def run_agent(config: AgentConfig) -> None:
 
 async def _run(config: AgentConfig, listener: socket.socket, tenure: Tenure) -> None:
     logs = EngineLogs(config.directory / "logs")
+    _make_secrets_directory(config)
     desk = Desk(config, logs)
     prober = Prober()
     tools = Tools(
@@ -91,6 +93,15 @@ async def _run(config: AgentConfig, listener: socket.socket, tenure: Tenure) -> 
         with anyio.CancelScope(shield=True):
             await server.shutdown(sockets=[listener])
             await prober.aclose()
+
+
+def _make_secrets_directory(config: AgentConfig) -> None:
+    """Where a failure tells people to put a secret's value; one that `secrets_dir` names is its owner's to make."""
+    if config.secrets_dir is None:
+        try:
+            make_private_directory(config.secrets)
+        except OSError as error:  # engines without secrets run all the same
+            _log.warning("%s cannot be made: %s", config.secrets, error.strerror)
 
 
 async def _serving(desk: Desk, listener: socket.socket) -> uvicorn.Server:

@@ -13,7 +13,8 @@ from reconciler.agent.adoption import adopted
 from reconciler.agent.causes import why_ended
 from reconciler.agent.drivers.base import Exit
 from reconciler.agent.inventory import installed_engines
-from reconciler.agent.journal import JournalUnwritable
+from reconciler.agent.journal import JournalUnwritable, file_stem
+from reconciler.agent.launch_files import remove_launch_directory, sweep_launch_directories
 from reconciler.agent.ledger import Ledger
 from reconciler.agent.observing import REVISIONS_PER_START
 from reconciler.agent.recovery import recover
@@ -184,6 +185,7 @@ class Supervisor:
         self._ledger.left(replica_id, self._tools.clock.read())
         try:
             self._journal.remove_replica(replica_id)
+            remove_launch_directory(self._tools.config.directory, replica_id)
         except JournalUnwritable as error:  # the next agent finds the record, and that nothing of it is left
             _log.warning("%s is gone and that is not on disk: %s", replica_id, error.message)
         self._tools.logs.prune(self._replicas)
@@ -242,6 +244,7 @@ class Supervisor:
             self._adopt_replica(record, contents.replicas.get(replica_id))
         if recovered.node.assignment is not None:
             self._carry_out(recovered.node.assignment)
+        sweep_launch_directories(tools.config.directory, {*map(file_stem, self._replicas), *running})
         _log.info("holding %d replicas; %d engines run", len(self._replicas), len(running))
         return self._ledger
 

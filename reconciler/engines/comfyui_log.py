@@ -26,7 +26,7 @@ _FAILURES = failures.reasons(
         (r"^\S.*: error: unrecognized arguments: (.+)$", "ComfyUI does not know the arguments {0}"),
         (r"^\S.*: error: argument (\S+?): (.+)$", "ComfyUI refuses the value of {0}: {1}"),
         (r"Database is locked|Could not acquire lock on database", "another ComfyUI holds its database"),
-        (r"can't open file '([^']+)'", "ComfyUI is not in {0}"),
+        (r"can't open file '([^'\n]+)'", "ComfyUI is not in {0}"),
     )
 )
 """ComfyUI's own words, before those of PyTorch."""

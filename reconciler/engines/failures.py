@@ -71,7 +71,12 @@ AMD_FAULT = (
 )
 """ROCm's runtime, which then aborts the process. It counts the CPUs' nodes too: no number of ours follows from it."""
 
+_TRIED = r"out of memory\. Tried to allocate (\S+ \w+)"
+
 _ON_DEVICE = r"\bAllocation on device (\d+) would exceed allowed memory"
+
+_REQUESTED = r"(?>.*?\bRequested *: )(.+)\n(?>.*?\bDevice limit *: )(.+)\n(?>.*?\bFree [^:\n]*: )(.+)$"
+"""Lines below it; each word is looked for once in its line."""
 
 _GPU_MAKER = r"\b(?:CUDA|Cuda|HIP|ROCm|XPU|MUSA)"
 
@@ -86,11 +91,11 @@ TORCH = reasons(
             f"{counted(1)} has too little free memory: {{0}} were asked for, and it has {{2}} in all",
         ),
         (
-            r"out of memory\. Tried to allocate (\S+ \w+) \(GPU (\d+); (\S+ \w+) total capacity.*?(\S+ \w+) free",
+            rf"{_TRIED} \(GPU (\d+); (\S+ \w+) total capacity.*?(?<!\S)(\S+ \w+) free",
             f"{counted(1)} has too little free memory: {{0}} were asked for, {{3}} of {{2}} are free",
         ),
         (
-            rf"{_ON_DEVICE}(?:.*\n){{1,4}}?.*\bRequested\s*: (.+)\n.*\bDevice limit\s*: (.+)\n.*\bFree .*: (.+)$",
+            rf"{_ON_DEVICE}.*\n(?:.*\n){{0,3}}?{_REQUESTED}",
             f"{counted(0)} has too little free memory: {{1}} were asked for, {{3}} of {{2}} are free",
         ),
         (_ON_DEVICE, f"{counted(0)} has too little free memory"),
@@ -105,7 +110,7 @@ TORCH = reasons(
             "a GPU has too little free memory",
         ),
         (
-            r"\[Errno 98\] error while attempting to bind on address \('([^']+)', (\d+)",
+            r"\[Errno 98\] error while attempting to bind on address \('([^'\n]+)', (\d+)",
             "it cannot listen on {0} port {1}: the port is taken",
         ),
         (r"\[Errno (?:98|48)\] Address already in use", "it cannot listen: the port is taken"),
@@ -123,11 +128,11 @@ TORCH = reasons(
         (r"safetensors\S*: (?:Error while deserializing header: )?(.+)$", "the weights cannot be read: {0}"),
         (r"SafetensorError: (.+)$", "the weights cannot be read: {0}"),
         (
-            r"model type `([^`]+)` but Transformers does not recognize",
+            r"model type `([^`\n]+)` but Transformers does not recognize",
             "it does not know models of the type {0}: the engine is older than the model",
         ),
         (r"Unrecognized (?:configuration class|model in) (\S+)", "it does not know the model in {0}"),
-        (r"(\S+) does not appear to have a file named (\S+?)\.?(?: |$)", "{0} has no {1}"),
+        (r"(?<!\S)(\S+) does not appear to have a file named (\S+?)\.?(?: |$)", "{0} has no {1}"),
         (r"Repo id must (?:be in the form|use alphanumeric)", "the weights are not where they should be"),
         (r"\[Errno 28\]|No space left on device", "a disk of this node is full"),
         (
@@ -142,8 +147,8 @@ builds, Intel's for Gaudi, and `cudaMallocAsync`, PyTorch's other allocator of G
 
 LAST_EXCEPTION = reasons(
     (
-        (r"^(?:\[[^\]]*\] )*(?:[\w.]*\.)?(\w+(?:Error|Exception|Exit)): (.+)$", "it ended with {0}: {1}"),
-        (r"^terminate called after throwing an instance of '(.+)'\n\s*what\(\): +(.+)$", "it ended with {0}: {1}"),
+        (r"^(?:\[[^\]\n]*\] )*(?:[\w.]*\.)?(\w+(?:Error|Exception|Exit)): (.+)$", "it ended with {0}: {1}"),
+        (r"^terminate called after throwing an instance of '(.+)'\n[ \t]*what\(\): +(.+)$", "it ended with {0}: {1}"),
     )
 )
 """Where nothing else tells: the last exception's own words, of Python or of C++."""

@@ -24,6 +24,9 @@ ADAPTERS = Probe("GET", "/lora-adapters")
 _SCALE_DIGITS = 1e-5
 """Relative: a scale goes out with six digits and comes back as a 32-bit float, 0.3 as 0.30000001."""
 
+_SHOWN = 40
+"""Characters of what stands where a scale should."""
+
 _PREFIXES = ("llamacpp:", "")
 """Of its metrics' names: the one it has, and none."""
 
@@ -73,8 +76,18 @@ def _adapter_faults(declaration: Declaration, body: bytes, paths: Paths | None) 
         if row.get("id") != number or path != paths.adapters.get(adapter.name):
             yield f"lists {path} as number {row.get('id')} where {adapter.name} is declared"
         declared = 1.0 if adapter.scale is None else adapter.scale
-        if not isinstance(scale, int | float) or not isclose(scale, declared, rel_tol=_SCALE_DIGITS, abs_tol=1e-6):
-            yield f"lists {adapter.name} at scale {scale}, and {declared:g} is declared"
+        if not _is_near(scale, declared):
+            yield f"lists {adapter.name} at scale {str(scale)[:_SHOWN]}, and {declared:g} is declared"
+
+
+def _is_near(told: object, declared: float) -> bool:
+    """Whether a scale that an answer tells is the declared one; `true` is no number, and 10**400 has no float."""
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return False
+    try:
+        return isclose(told, declared, rel_tol=_SCALE_DIGITS, abs_tol=1e-6)
+    except OverflowError:
+        return False
 
 
 def _rows(body: bytes) -> list[Mapping[str, Any]] | None:

@@ -59,7 +59,7 @@ _FAILURES = failures.reasons(
             f"{failures.counted(0)} has too little free memory for its part of the weights",
         ),
         (r"error loading model: unable to allocate (\S+) buffer", "no memory for the weights in {0}"),
-        (r"failed to open GGUF file '(.+)' \((.+)\)$", "the weights {0} cannot be opened: {1}"),
+        (r"failed to open GGUF file '(.+)' \(([^()\n]+)\)$", "the weights {0} cannot be opened: {1}"),
         (r"invalid magic characters: '(.*)', expected 'GGUF'", "the weights are no GGUF file: they begin with '{0}'"),
         (
             r"gguf_init_from_\w+: (failed to read .+)$",

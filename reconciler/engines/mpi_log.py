@@ -16,6 +16,9 @@ _MPIRUN = r"(?:mpirun|prterun)"
 _RANK = r"\[.*?,(\d+)\]"
 """`[[25255,1],2]` up to 4, `[prterun-host-4232@1,2]` from 5 on: the number behind the job's."""
 
+_LINES = r".*\n(?:.*\n){0,12}?"
+"""The rest of a line and what else a message says before its names: 8 lines in the longest."""
+
 OURS = reasons(
     (
         (
@@ -30,19 +33,19 @@ OURS = reasons(
 NOT_STARTED = reasons(
     (
         (
-            r"could not\s+access\s+(?:or execute )?an executable:\s+Executable: (.+)\n\s*Node: (\S+)",
+            r"could not[ \n]access[ \n](?:or execute )?an executable:\n\n?[ \t]*Executable: (.+)\n[ \t]*Node: (\S+)",
             "{0} cannot be run on {1}: it is not there, or not executable",
         ),
         (
-            r"unable to find the specified executable file[\s\S]*?\n\s*Node: +(\S+)\n\s*Executable: (.+)$",
+            rf"^{_MPIRUN} was unable to find the specified executable file{_LINES} *Node: +(\S+)\n *Executable: (.+)$",
             "{1} cannot be run on {0}: it is not on PATH there",
         ),
         (
-            r"change to the specified working directory:\s+Working directory: (.+)\n\s*Node: (\S+)",
+            r"change to the specified working directory:\n\n?[ \t]*Working directory: (.+)\n[ \t]*Node: (\S+)",
             "its ranks cannot start on {1}: there is no directory {0}",
         ),
         (
-            r'parameter "plm_(?:rsh|ssh)_agent" was set to a path\s+that could not be found:\s+\S+: (.+)$',
+            r'parameter "plm_(?:rsh|ssh)_agent" was set to a path[ \n]that could not be found:\n\n?[ \t]*\S+: (.+)$',
             "mpirun cannot reach the other nodes: there is no program {0}",
         ),
         (
@@ -54,7 +57,7 @@ NOT_STARTED = reasons(
             "mpirun does not start as root: OMPI_ALLOW_RUN_AS_ROOT is not in its environment",
         ),
         (
-            r"has lost communication with a remote daemon\.[\s\S]*?Remote daemon: \[.*?,(\d+)\] on node",
+            rf"^[A-Z]+ has lost communication with a remote daemon\.{_LINES}[ \t]*Remote daemon: {_RANK} on node",
             "mpirun lost part-{0}: the node is gone, or what ran there for it was killed",
         ),
         (
@@ -66,25 +69,25 @@ NOT_STARTED = reasons(
 """Nothing of the engine runs, or no longer: behind what it said itself."""
 
 RANK_KILLED = by_signal(
-    rf"{_MPIRUN} noticed that process rank (\d+) with PID \d+ on node \S+ exited on\s+signal SIGNAL\b",
+    rf"{_MPIRUN} noticed that process rank (\d+) with PID \d+ on node \S+ exited on[ \n]signal SIGNAL\b",
     "rank {0}",
     crashed=True,
 )
 
 RANK_ENDED = (
     *by_signal(
-        rf"{_MPIRUN} noticed that process rank (\d+) with PID \d+ on node \S+ exited on\s+signal SIGNAL\b",
+        rf"{_MPIRUN} noticed that process rank (\d+) with PID \d+ on node \S+ exited on[ \n]signal SIGNAL\b",
         "rank {0}",
         crashed=False,
     ),
     *reasons(
         (
             (
-                rf"exited with non-zero status,\s+thus causing[\s\S]*?Process name: {_RANK}\n\s*Exit code: +(\d+)",
+                rf"exited with non-zero status,[ \n]thus causing\b{_LINES} *Process name: {_RANK}\n *Exit code: +(\d+)",
                 "rank {0} ended with code {1}, and the others with it",
             ),
             (
-                r"MPI_ABORT was invoked on rank (\d+) in communicator .*\n(?:\s*Proc: .*\n)?\s*\S.*? (\d+)\.?$",
+                r"^MPI_ABORT was invoked on rank (\d+) in communicator .*\n(?:[ \t]*Proc: .*\n)?[ \t]*\S.*? (\d+)\.?$",
                 "rank {0} gave up (MPI_ABORT, code {1}), and the others ended with it",
             ),
             (

@@ -56,7 +56,7 @@ _FAILURES = failures.reasons(
             "context is {0}, and the model was made for {1}",
         ),
         (r"Model architectures (\[.+?\]) are not supported", "this SGLang does not know the architecture {0}"),
-        (r"Cannot find any model weights with `([^`]+)`", "there are no weights in {0}"),
+        (r"Cannot find any model weights with `([^`\n]+)`", "there are no weights in {0}"),
         (
             r"LoRA adapter (\S+) with rank (\d+) is incompatible with the current",
             "the adapter {0} (rank {1}) does not go into the slots made for adapters: rank or modules differ",
@@ -67,7 +67,7 @@ _FAILURES = failures.reasons(
             r"The memory capacity is unbalanced",
             "the GPUs have different amounts of free memory: another process holds some of it",
         ),
-        (r"(\w+) at (\d+) is not available", "it cannot listen on port {1} ({0}): the port is taken"),
+        (r"\b(\w+) at (\d+) is not available", "it cannot listen on port {1} ({0}): the port is taken"),
         (r"engine_info_bootstrap_port (\d+) is already in use", "it cannot listen on port {0}: the port is taken"),
     )
 )
@@ -77,7 +77,7 @@ _LATE_FAILURES = failures.reasons(
     (
         (r"Capture cuda graph failed: (.+)$", "its CUDA graphs cannot be captured: {0}"),
         (
-            r"File \"\S*/srt/(models/\w+\.py)\", line (\d+), in .+\n(?:(?!\S*Error).*\n){0,4}AssertionError:?(.*)$",
+            r"^ *File \"\S*/srt/(models/\w+\.py)\", line (\d+), in .+\n(?:(?!\S*Error).*\n){0,4}AssertionError:?(.*)$",
             "a check of {0} (line {1}) failed: the model's sizes do not divide over these GPUs, as far as is known{2}",
         ),
         (r"watchdog timeout \(\S*?=(\d+)", "one step took longer than {0} s, and its watchdog ended it"),

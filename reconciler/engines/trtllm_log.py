@@ -35,7 +35,7 @@ _BY_RANK = r"\[RANK (\d+)\] \[E\](?:(?!\[RANK )[\s\S])*?"
 _FAILURES = failures.reasons(
     (
         (r"^Error: No such option: (\S+?)\.?(?: .*)?$", "trtllm-serve does not know the option {0}"),
-        (r"^Error: Invalid value for '?([^':]+)'?.*?: (.+)$", "trtllm-serve refuses the value of {0}: {1}"),
+        (r"^Error: Invalid value for '?([^':\n]{1,100})'?.*?: (.+)$", "trtllm-serve refuses the value of {0}: {1}"),
         (
             r"Failed to bind socket to (\S+):(\d+): ",
             "it cannot listen on {0} port {1}: the port is taken, or the address is not of this node",

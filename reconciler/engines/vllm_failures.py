@@ -39,7 +39,7 @@ _CONFIGURATION = reasons(
             "it sees {1} GPUs and needs {0}: fewer are visible to it than were placed",
         ),
         (
-            r"invalid literal for int\(\) with base 10: '((?:GPU|MIG)-[^']+)'",
+            r"invalid literal for int\(\) with base 10: '((?:GPU|MIG)-[^'\n]+)'",
             "this version of vLLM takes GPUs by number only, and {0} is none: 0.24 is the first that takes an id",
         ),
         (
@@ -47,7 +47,7 @@ _CONFIGURATION = reasons(
             "vLLM asked the driver for a GPU that is not there: it takes a MIG slice's number on its card for a GPU's",
         ),
         (
-            r"Model architectures \[?'?([^\]']+)'?\]? (?:are not supported|failed to be inspected)",
+            r"Model architectures \[?'?([^\]'\n]{1,200})'?\]? (?:are not supported|failed to be inspected)",
             "this version of vLLM does not know the architecture {0}",
         ),
         (
@@ -58,8 +58,11 @@ _CONFIGURATION = reasons(
             rf"quantization method (\S+) {_CAPABILITY}",
             "its GPUs do not take the quantization {0}: it needs compute capability {1} and they have {2}",
         ),
-        (r"(\S+) quantization is currently not supported in (\S+?)\.", "the quantization {0} does not run on {1}"),
-        (rf"^\s*assert {_KV} % {_KV} == 0", "the KV heads of the model do not split over the GPUs of the replica"),
+        (
+            r"(?<!\S)(\S+) quantization is currently not supported in (\S+?)\.",
+            "the quantization {0} does not run on {1}",
+        ),
+        (rf"^[ \t]*assert {_KV} % {_KV} == 0", "the KV heads of the model do not split over the GPUs of the replica"),
     )
 )
 """What the model or the command line has wrong; the more telling first, here as below."""
@@ -115,7 +118,7 @@ _OTHERWISE = (
     *reasons(
         (
             (
-                r"^\s*assert (.+?),?\s*\(?\n(?:[\s^~]*\n)?AssertionError\s*$",
+                r"^[ \t]*assert (.+?),?[ \t]{0,4}\(?\n(?:[ \t^~]*\n)?AssertionError[ \t]*$",
                 "vLLM stopped at a check of its own: {0}",
             ),
         )
@@ -124,13 +127,13 @@ _OTHERWISE = (
     *by_signal(rf"{_DIED} \(exit code: -SIGNAL\)", "its process {0}", crashed=False),
 )
 
-_EXCEPTION = re.compile(r"^\s*(?:[a-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit)): (\S.*)$", re.MULTILINE)
+_EXCEPTION = re.compile(r"^[ \t]*(?:[a-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit)): (\S.*)$", re.MULTILINE)
 _WRAPPERS = re.compile(
     r"See root cause above|See stack trace for root cause|EngineCore encountered an issue|validation errors? for \w+$"
 )
 """Exceptions that only say that there was another one."""
 
-_VALUE_ERROR = re.compile(r"^\s*Value error, (.+?)(?: \[type=value_error.*)?$", re.MULTILINE)
+_VALUE_ERROR = re.compile(r"^[ \t]*Value error, (.+?)(?: \[type=value_error.*)?$", re.MULTILINE)
 """What pydantic passes on of a refusal in a check of vLLM's configuration."""
 
 _REFUSED = reasons(((r"^(.+)$", "vLLM refuses its configuration: {0}"),))

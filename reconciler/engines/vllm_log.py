@@ -11,10 +11,14 @@ import re
 from reconciler.engines.progress import Progress, Stage
 
 _COUNTED: tuple[tuple[re.Pattern[str], Stage, str], ...] = (
-    (re.compile(r"\bFetching \d+ files:.*?(\d+)/(\d+) \["), Stage.DOWNLOADING, "files"),
+    (re.compile(r"\bFetching \d+ files:.*?(?<!\d)(\d+)/(\d+) \["), Stage.DOWNLOADING, "files"),
     (re.compile(r"\bPrefetching checkpoint files: \d+% \((\d+)/(\d+)\)"), Stage.LOADING, "files"),
-    (re.compile(r"\b[Ll]oading [^:|]*shards:.*?(\d+)/(\d+) \["), Stage.LOADING, "shards"),
-    (re.compile(r"\bCapturing [^|]*CUDA graphs[^|]*?:.*?(\d+)/(\d+) \["), Stage.CAPTURING, "graphs"),
+    (re.compile(r"\b[Ll]oading [^:|]*shards:.*?(?<!\d)(\d+)/(\d+) \["), Stage.LOADING, "shards"),
+    (
+        re.compile(r"\bCapturing [^|:\n]{0,60}CUDA graphs[^|:\n]{0,60}:.*?(?<!\d)(\d+)/(\d+) \["),
+        Stage.CAPTURING,
+        "graphs",
+    ),
 )
 """Pattern of a bar, with what is done and the whole."""
 

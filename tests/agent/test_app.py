@@ -183,6 +183,19 @@ async def test_secrets_in_logs_are_hidden(bench: Bench, client: httpx.AsyncClien
     assert (await client.get("/v1/logs", params={"replica": entry.id})).text == "got [secret hub-token]\n"
 
 
+async def test_a_key_that_an_engine_keeps_although_its_file_says_another_is_hidden(
+    bench: Bench, client: httpx.AsyncClient
+) -> None:
+    bench.config.secrets.mkdir(parents=True)
+    (bench.config.secrets / "key").write_text("k-of-before")
+    entry = run_entry(env={"SCRIPTED_KEY": SecretRef(secret="key")})
+    await bench.send(entry)
+    (bench.config.secrets / "key").write_text("k-of-now")
+    bench.write_log(entry.id, "k-of-before, k-of-now\n")
+    told = (await client.get("/v1/logs", params={"replica": entry.id})).text
+    assert told == "[secret key], [secret key]\n"
+
+
 async def test_secrets_in_the_log_of_a_replica_that_is_gone_are_hidden(bench: Bench, client: httpx.AsyncClient) -> None:
     """SGLang's first line shows the settings it was started with, its key among them, as Python writes them."""
     key = "k\\4711'\"0815"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psutil
+
 from reconciler.agent.binding import can_bind
+from tests.agent.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +41,12 @@ def test_one_node_that_is_out_of_reach_is_enough(tmp_path: Path) -> None:
 
 def test_without_the_program_nothing_is_bound(tmp_path: Path) -> None:
     assert not can_bind((0,), str(tmp_path))
+
+
+def test_one_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    assert not can_bind((0, 1), numactl(tmp_path, f"sleep 300 & echo $! > {tmp_path}/child; wait"))
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_no_node_is_nothing_to_try(tmp_path: Path) -> None:

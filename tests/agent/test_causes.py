@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,42 @@ def test_a_secret_that_an_engine_wrote_is_not_told(tmp_path: Path) -> None:
     )
     assert said.startswith("it ended with ValueError: bad ")
     assert "hunter2" not in said
+
+
+KEY = "sk-0123456789abcdef0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("secret", "line", "shown"),
+    [
+        ("hunter2-is-my-key.", "bad key hunter2-is-my-key.", "bad key [secret key]"),
+        ("hunter2-is-my-key:", "bad key hunter2-is-my-key:", "bad key [secret key]"),
+        (KEY, f"{'x' * 245} api_key={KEY} tail", "api_key=[secret key] tail"),
+        (KEY, f"{'x' * 960}{KEY}", "x…"),
+        ("correct  horse  battery", "bad key correct  horse  battery", "bad key [secret key]"),
+        ("correct  horse  battery", "bad key correct horse battery", "bad key [secret key]"),
+        ("correct\u00adhorse\u200bbattery", "bad key correct\u00adhorse\u200bbattery", "bad key [secret key]"),
+        ("correct\u00adhorse\u200bbattery", "bad key correcthorsebattery", "bad key [secret key]"),
+        ("first-of-key\nsecond-of-key", "bad first-of-key\nsecond-of-key", "bad [secret key]"),
+        ("p@ss/word+9", "https://u:p%40ss%2Fword%2B9@h", "https://u:[secret key]@h"),
+        ("first-of-key\nfirst-of-key-2", "bad first-of-key-2", "bad [secret key]"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_no_part_of_a_secret_is_told_however_it_is_written(
+    tmp_path: Path, engine: str, secret: str, line: str, shown: str
+) -> None:
+    secrets = tmp_path / "agent" / "secrets"
+    secrets.mkdir(parents=True)
+    (secrets / "key").write_text(secret, encoding="utf-8")
+    said = told(
+        tmp_path, {"engine": engine, "code": 1}, f"ValueError: {line}".encode(), SOME_KEY=SecretRef(secret="key")
+    )
+    assert said.startswith("it ended with ValueError: ")
+    assert said.endswith(shown)
+    assert not re.search("hunter2|sk-|0123|correct|battery|of-key|word", said)
+
+
+def test_of_a_long_line_both_ends_are_read(tmp_path: Path) -> None:
+    line = f"ERROR {'x' * 50_000} torch.OutOfMemoryError: CUDA out of memory"
+    assert told(tmp_path, {"engine": "vllm", "code": 1}, line.encode()) == "a GPU has too little free memory"

@@ -10,14 +10,15 @@ import httpx
 import pytest
 from typing_extensions import override
 
-from reconciler.agent.engine_keys import engine_key
+from reconciler.agent.engine_keys import KEPT_KEYS, engine_key, given_secrets
 from reconciler.agent.glance import answering
+from reconciler.agent.launch_files import launch_directory
 from reconciler.agent.lifecycle import launching
 from reconciler.domain.model_spec import SecretRef
 from reconciler.engines.base import Answer
 from reconciler.engines.registry import support
 from tests.agent.bench import HEALTH, LOAD, OK, TOKEN, Bench, ScriptedEngine
-from tests.agent.entries import moment, pending, run_entry
+from tests.agent.entries import moment, pending, run_entry, stop_entry
 from tests.agent.machine import NO_TLS, Machine
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -47,11 +48,11 @@ def secrets(tmp_path: Path) -> Path:
     ],
 )
 def test_the_key_is_what_its_variable_holds(secrets: Path, env: dict[str, str | SecretRef], key: str | None) -> None:
-    assert engine_key(run_entry(env=env), ScriptedEngine(), secrets) == key
+    assert engine_key(run_entry(env=env), ScriptedEngine(), secrets, secrets.parent) == key
 
 
 def test_an_engine_that_nobody_knows_has_no_key(secrets: Path) -> None:
-    assert engine_key(run_entry(env=BY_NAME), None, secrets) is None
+    assert engine_key(run_entry(env=BY_NAME), None, secrets, secrets.parent) is None
 
 
 @pytest.mark.anyio
@@ -68,6 +69,56 @@ async def test_every_probe_carries_the_key_the_engine_was_started_with(tmp_path:
     assert bench.prober.keys == {KEY}
     assert KEY not in bench.record().model_dump_json()
     assert KEY not in repr(bench._replicas()[0].watch)
+
+
+@pytest.mark.anyio
+async def test_the_next_agent_asks_with_the_key_that_the_engine_has_until_it_is_launched_again(tmp_path: Path) -> None:
+    bench, entry = Bench(tmp_path), run_entry(env=BY_NAME)
+    bench.config.secrets.mkdir(parents=True)
+    (bench.config.secrets / "key").write_text(KEY)
+    await bench.serve(entry)
+    (bench.config.secrets / "key").write_text("another-key")
+    kept = launch_directory(bench.config.directory, entry.id) / KEPT_KEYS
+    assert kept.stat().st_mode & 0o777 == 0o600
+    bench.restart()
+    bench.prober.keys.clear()
+    await bench.after(5)
+    assert bench.prober.keys == {KEY}
+    assert given_secrets(entry, bench.config) == (("key", "another-key"), ("key", KEY))
+    assert KEY not in bench.record().model_dump_json()
+
+    bench.driver.newest.end(code=1)
+    await bench.after(5)
+    bench.prober.keys.clear()
+    await bench.after(60)
+    assert bench.driver.newest.spec.env["SCRIPTED_KEY"] == "another-key"
+    await bench.after(5)
+    assert bench.prober.keys == {"another-key"}
+    assert ("key", KEY) in given_secrets(entry, bench.config), "the log of the launch before may show it"
+
+    await bench.send(stop_entry(entry, withdraw=0, drain=0))
+    bench.driver.newest.end(code=0)
+    await bench.after(5)
+    assert not kept.parent.exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"[1]", b'[["key"]]', b"\xff"])
+@pytest.mark.anyio
+async def test_where_nothing_readable_was_kept_the_secret_counts(tmp_path: Path, content: bytes | None) -> None:
+    bench, entry = Bench(tmp_path), run_entry(env=BY_NAME)
+    bench.config.secrets.mkdir(parents=True)
+    (bench.config.secrets / "key").write_text(KEY)
+    await bench.serve(entry)
+    kept = launch_directory(bench.config.directory, entry.id) / KEPT_KEYS
+    if content is None:
+        kept.unlink()
+    else:
+        kept.write_bytes(content)
+    bench.restart()
+    bench.prober.keys.clear()
+    await bench.after(5)
+    assert bench.prober.keys == {KEY}
+    assert given_secrets(entry, bench.config) == (("key", KEY),)
 
 
 class Guarded(BaseHTTPRequestHandler):
@@ -99,8 +150,8 @@ def guarded() -> Iterator[int]:
 def test_a_look_without_an_agent_shows_the_key(guarded: int, secrets: Path, tmp_path: Path) -> None:
     entry = run_entry(env={"LLAMA_API_KEY": SecretRef(secret="key")})
     record = launching(pending(entry), guarded, f"http://127.0.0.1:{guarded}", moment(0))
-    assert answering([record], support, secrets, within=5) == {entry.id}
-    assert answering([record], support, tmp_path / "elsewhere", within=5) == frozenset()
+    assert answering([record], support, secrets, tmp_path, within=5) == {entry.id}
+    assert answering([record], support, tmp_path / "elsewhere", tmp_path, within=5) == frozenset()
 
 
 def test_llama_cpp_serves_whom_it_is_told_to_serve(tmp_path: Path) -> None:
@@ -118,3 +169,4 @@ def test_llama_cpp_serves_whom_it_is_told_to_serve(tmp_path: Path) -> None:
         assert not any(KEY in " ".join(each.cmdline()) for each in machine.processes())
     finally:
         assert machine.clear() == []
+    assert [path for path in (machine.state / "agent" / "launches").rglob("*") if path.is_file()] == []

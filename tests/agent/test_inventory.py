@@ -210,6 +210,55 @@ def test_a_driver_that_is_unloaded_leaves_its_cards_unknown() -> None:
     assert after.problems == ("GPUs 0, 1 do not answer: NVIDIA's driver says: Driver Not Loaded",)
 
 
+def test_a_uuid_that_is_shown_twice_is_one_gpu() -> None:
+    found = seen(a_card(0), a_card(1, uuid="GPU-0"), a_card(2), gpus=("h100-80gb",) * 3)
+    assert [(gpu.index, gpu.uuid) for gpu in found.gpus] == [(0, "GPU-0"), (1, "GPU-2")]
+    assert found.problems == (
+        (
+            f"the driver shows {H100} with the UUID GPU-0 at 00000000:10:00.0 and again at 00000000:11:00.0: "
+            "it counts once"
+        ),
+        f"3 GPUs declared and the driver shows 2: only those that are there are used; {WHERE}",
+    )
+
+
+def test_more_memory_in_use_than_there_is_is_all_of_it() -> None:
+    found = seen(a_card(0, memory_mib=100, card_mib=100, used_mib=90_000))
+    assert [(gpu.used_mib, gpu.memory_mib, gpu.answers) for gpu in found.gpus] == [(100, 100, True)]
+    assert found.problems == (f"{H100} (GPU-0, 00000000:10:00.0) tells 90000 MiB in use of 100 MiB: it counts as full",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "failure"),
+    [
+        ({"memory_mib": 0, "card_mib": 0}, "its driver tells that it has 0 MiB of memory"),
+        ({"memory_mib": 2**43, "card_mib": 2**43}, "its driver tells that it has 8796093022208 MiB of memory"),
+        ({"uuid": "GPU-a,GPU-b"}, "its driver tells the UUID GPU-a,GPU-b, which no engine can be told to use"),
+        ({"uuid": None}, "its driver tells no UUID by which an engine could be told to use it"),
+    ],
+)
+def test_a_card_that_tells_what_cannot_be_is_the_only_one_that_does_not_answer(
+    fields: dict[str, Any], failure: str
+) -> None:
+    found = seen(a_card(0), a_card(1, **fields), a_card(2))
+    assert [gpu.answers for gpu in found.gpus] == [True, False, True]
+    assert found.problems[0].startswith(f"GPU 1 ({H100}, ")
+    assert found.problems[0].endswith(f" does not answer: {failure}")
+
+
+def test_what_a_driver_writes_moves_no_terminal() -> None:
+    found = seen(
+        a_card(0, name="NVIDIA \x1b[31mH100\x1b]0;owned\x07 80GB HBM3\u202e", failure="lost\x1b[2J\nnow"),
+        a_card(1, name="\u200b"),
+        problem="\x1b[31mred",
+    )
+    assert found.cards[1].name == "NVIDIA GPU"
+    assert found.problems == (
+        "red",
+        "GPU 0 (NVIDIA H100 80GB HBM3, GPU-0, 00000000:10:00.0) does not answer: lost now",
+    )
+
+
 def test_cards_beyond_the_declared_ones_are_not_used() -> None:
     found = seen(a_card(0), a_card(1), gpus=("h100-80gb",))
     assert [gpu.uuid for gpu in found.gpus] == ["GPU-0"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.agent.logs import KEPT_BYTES, KEPT_FILES, MAX_BYTES, EngineLogs, LogReader
+from reconciler.agent.logs import KEPT_BYTES, KEPT_FILES, LINE_BYTES, MAX_BYTES, READ_BYTES, EngineLogs, LogReader
 from reconciler.errors import AgentError
 
 if TYPE_CHECKING:
@@ -116,3 +116,19 @@ def test_a_reader_begins_anew_when_the_log_was_cut(logs: EngineLogs) -> None:
 
 def test_a_reader_of_no_file_reads_nothing(tmp_path: Path) -> None:
     assert LogReader(tmp_path / "none.log").new_lines() == []
+
+
+def test_of_a_line_without_an_end_a_reader_keeps_the_start(logs: EngineLogs) -> None:
+    reader, path = LogReader(logs.path(ID)), logs.path(ID)
+    path.write_bytes(b"start" + b"x" * 4 * READ_BYTES + b"\nloaded\n")
+    looks = [reader.new_lines() for _ in range(5)]
+    assert looks[:4] == [[]] * 4
+    long, loaded = looks[4]
+    assert long.startswith("start")
+    assert (len(long), loaded) == (LINE_BYTES, "loaded")
+
+
+def test_a_line_that_began_before_what_is_read_is_not_in_the_tail(logs: EngineLogs) -> None:
+    """It may begin with the end of a secret."""
+    logs.path(ID).write_bytes(b"x" * KEPT_BYTES + b"\nthe end\n")
+    assert logs.tail(ID, 5) == "the end\n"

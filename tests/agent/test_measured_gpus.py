@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from reconciler.agent.cards import Measurement
+from reconciler.agent.gpus import MeasuredGpus, may_have_driver
 from reconciler.domain.model_spec import Engine
 from reconciler.domain.observed import GpuLinks, ReplicaState
 from reconciler.domain.placement import PlacedGpu, Shard
@@ -256,6 +258,78 @@ def test_a_driver_that_hangs_holds_up_neither_the_agent_nor_its_end(machine: Mac
     wait_until(lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE)
     assert time.monotonic() - began < 3
     hung.kill()
+
+
+def test_one_card_that_tells_nonsense_is_the_only_one_that_does_not_answer(machine: Machine, driver: Driver) -> None:
+    driver.path.write_bytes(
+        b"\n".join((card(0).encode(), card(1, name="#").encode()[:-1] + b"\xff\xfe", card(2, name=" ").encode()))
+    )
+    declare(machine, "h100-80gb", "h100-80gb", "h100-80gb")
+    machine.ensure()
+    assert [(gpu.uuid, gpu.answers) for gpu in machine.node().gpus] == [
+        (UUIDS[0], True),
+        (UUIDS[1], False),
+        (UUIDS[2], True),
+    ]
+    silent, blank = machine.node().gpu_problems[0], machine.node().gpu_problems[1:]
+    assert silent.endswith("does not answer: its driver tells a text that is not UTF-8 (b'\\xff\\xfe')")
+    assert blank == ()
+
+
+@pytest.mark.parametrize(
+    ("begins_with", "problem"),
+    [
+        ("raise(SIGSEGV)", "asking the driver crashed with SIGSEGV"),
+        ("raise(40)", "asking the driver crashed with signal 40"),
+        ("for (;;) pause()", "the driver has not answered for 5 s"),
+    ],
+)
+def test_a_library_that_cannot_even_be_loaded_leaves_the_agent(
+    machine: Machine, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins_with: str, problem: str
+) -> None:
+    assert driver.path.exists()
+    source, library = tmp_path / "broken.c", tmp_path / "libnvidia-ml.so.1"
+    source.write_text(
+        "#include <signal.h>\n#include <unistd.h>\n"
+        f"__attribute__((constructor)) static void begin(void) {{ {begins_with}; }}\n"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    declare(machine, "h100-80gb")
+    machine.ensure()
+    assert machine.node().gpu_problems == (f"1 GPU declared, and none can be used: {problem}",)
+    for hung in machine.agent.children():
+        hung.kill()
+
+
+@pytest.mark.parametrize("folders", ["{}", "/nowhere:{}", "/nowhere;{}:"])
+def test_a_driver_is_looked_for_without_loading_it(tmp_path: Path, folders: str) -> None:
+    beside = {"LD_LIBRARY_PATH": folders.format(tmp_path)}
+    empty = may_have_driver(beside, tmp_path / "sys")
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library at all")
+    assert may_have_driver(beside, tmp_path / "sys")
+    (tmp_path / "libnvidia-ml.so.1").unlink()
+    (tmp_path / "sys/class/kfd/kfd/topology/nodes").mkdir(parents=True)
+    assert may_have_driver(beside, tmp_path / "sys")
+    assert empty == may_have_driver({}, tmp_path / "nowhere"), "only what this machine has itself"
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_after_a_measurement_that_failed_in_an_unforeseen_way_the_next_one_follows(machine: Machine) -> None:
+    told: list[str] = []
+
+    def measured() -> Measurement:
+        if not told:
+            raise RuntimeError("who knows")
+        return Measurement(problem="but this is")
+
+    declare(machine, "h100-80gb")
+    gpus = MeasuredGpus(machine.config, measured)
+    for _ in range(2):
+        await gpus.look()
+        told.append(gpus.seen().problems[0].rpartition(": ")[2])
+    assert told == ["the measurement failed; agent.log says how", "but this is"]
 
 
 def test_a_drill_asks_no_driver(machine: Machine, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,11 @@ ANSWER_SECONDS = 20
 NODE = (sys.executable, "-m", "reconciler.agent.mpi_node")
 
 
+def soon() -> float:
+    """By when an answer is there."""
+    return time.monotonic() + ANSWER_SECONDS
+
+
 class Waiting:
     """A part that waits on loopback, as the agent of a further node starts it."""
 
@@ -80,13 +86,13 @@ class Waiting:
     def asked(self) -> Iterator[tuple[socket.socket, str]]:
         """A connection to it and the number that it begins with."""
         with socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS) as connection:
-            yield connection, str(receive(connection)["nonce"])
+            yield connection, str(receive(connection, soon())["nonce"])
 
     def answer(self, said: Mapping[str, object]) -> object:
         """Why it refuses this offer; None where it takes it."""
         with self.asked() as (connection, _):
             send(connection, said)
-            return receive(connection)["refused"]
+            return receive(connection, soon())["refused"]
 
     def connect(self, *words: str, part: str = "part-1", **env: str) -> subprocess.Popen[str]:
         """`mpirun`'s side, as the first node has it."""
@@ -192,6 +198,55 @@ def test_nonsense_is_one_line_in_the_log_and_the_wait_goes_on(part: Waiting, lin
     assert part.answer({"weights": "/weights/m", "daemon": "orted", "arguments": []}) is None
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("arguments", ["a\0b"]),
+        ("arguments", ["\ud800"]),
+        ("arguments", ["x" * 200_000]),
+        ("weights", "/x\nreconciler: error: GPU 0 is on fire"),
+        ("weights", "/x\x1b[2J"),
+    ],
+)
+def test_words_that_are_none_are_nonsense_too(part: Waiting, key: str, value: object) -> None:
+    plain = {"weights": "/weights/m", "daemon": "orted", "arguments": []}
+    with part.asked() as (connection, _):
+        send(connection, plain | {key: value})
+        with pytest.raises(Broken):
+            receive(connection, soon())
+    part.says("offered nothing: its daemon's words are no words")
+    assert "on fire" not in part.log.read_text("utf-8")
+    assert part.answer(plain) is None
+
+
+def test_a_signature_that_is_no_text_is_a_wrong_one(tmp_path: Path) -> None:
+    part = Waiting(tmp_path, TRTLLM_MPI_KEY="k")
+    part.begin()
+    said = {"weights": "/weights/m", "daemon": "orted", "arguments": []}
+    assert "not signed" in str(part.answer(said | {"signature": "\ud800"}))
+    assert "not signed" in str(part.answer(said | {"signature": 1}))
+    part.clear()
+
+
+def test_one_that_connects_and_says_nothing_holds_up_nobody(part: Waiting) -> None:
+    with part.asked(), part.asked():
+        first = part.connect()
+        part.says("runs orted")
+    (part.root / "done").touch()
+    assert first.wait(ANSWER_SECONDS) == 0
+    first.communicate()
+
+
+def test_of_two_offers_one_is_taken(part: Waiting) -> None:
+    plain = Offer("/weights/m", "orted", ())
+    with part.asked() as (one, _), part.asked() as (other, _):
+        send(one, plain.line("", None))
+        assert receive(one, soon())["refused"] is None
+        send(other, plain.line("", None))
+        assert receive(other, soon())["refused"] == "another offer was taken meanwhile"
+        part.says("runs orted")
+
+
 def test_only_the_leader_is_heard(tmp_path: Path) -> None:
     part = Waiting(tmp_path, leader="127.0.0.9")
     part.begin()
@@ -201,7 +256,7 @@ def test_only_the_leader_is_heard(tmp_path: Path) -> None:
     with socket.create_connection(
         ("127.0.0.1", part.port), ANSWER_SECONDS, source_address=("127.0.0.9", 0)
     ) as connection:
-        assert "nonce" in receive(connection)
+        assert "nonce" in receive(connection, soon())
     part.clear()
 
 

@@ -15,6 +15,7 @@ import psutil
 
 from reconciler.domain.assignment import Refusal
 from reconciler.domain.declaration import Declaration
+from reconciler.domain.model_spec import SecretRef
 from reconciler.domain.observed import ReplicaState
 from reconciler.engines.signals import KILLED_FROM_OUTSIDE
 from tests.agent.entries import assignment, stop_entry
@@ -37,6 +38,14 @@ def test_a_replica_starts_serves_and_stops(machine: Machine) -> None:
     wait_until(lambda: machine.node().replicas == ())
     assert [each.pid for each in machine.processes()] == [machine.agent.pid]
     assert "hello" not in machine.request("GET", "/v1/logs", params={"replica": seen.id}).text
+
+
+def test_a_secret_has_a_place_before_anybody_needs_one(machine: Machine) -> None:
+    machine.ensure()
+    assert machine.config.secrets.stat().st_mode & 0o777 == 0o700
+    machine.send(machine.entry(env={"LLAMA_API_KEY": SecretRef(secret="key")}))
+    failed = machine.reach(ReplicaState.FAILED)
+    assert (failed.failure or "").endswith(f"; put its value into {machine.config.secrets}/key and retry")
 
 
 def test_llama_cpp_is_ready_once_its_adapters_are_as_declared(machine: Machine) -> None:

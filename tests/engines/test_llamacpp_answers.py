@@ -102,6 +102,8 @@ WHERE = Paths("/w/tiny.gguf", {"sql": "/w/sql.gguf", "chat": "/w/chat.gguf"})
         ),
         ([SQL, CHAT | {"id": 0}], "/lora-adapters lists /w/chat.gguf as number 0 where chat is declared"),
         ([SQL, CHAT | {"scale": 0}], "/lora-adapters lists chat at scale 0, and 1 is declared"),
+        ([SQL, CHAT | {"scale": True}], "/lora-adapters lists chat at scale True, and 1 is declared"),
+        ([SQL, CHAT | {"scale": 10**400}], f"/lora-adapters lists chat at scale 1{'0' * 39}, and 1 is declared"),
         ([SQL | {"scale": None}, CHAT], "/lora-adapters lists sql at scale None, and 0.5 is declared"),
         ({"error": 1}, "/lora-adapters answers without a list"),
         ([1, 2], "/lora-adapters answers without a list"),
