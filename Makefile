@@ -29,7 +29,7 @@ help:
 	@echo 'make demo-stop    stop what the demo started: its agent and its engines'
 	@echo 'make test         lint, types, layers, workflows and all tests'
 	@echo 'make search       every property on examples of its own choice, other ones each time; TIMES=10 for ten rounds'
-	@echo 'make test-real    the real engines through everything: three quarters of an hour, and 4 GB for vLLM on CPUs'
+	@echo 'make test-real    the real engines through everything: half an hour, and 4 GB for vLLM on CPUs'
 	@echo 'make test-crash   every crash point of a rollout, with real agents and engines: three quarters of an hour'
 	@echo 'make bench        measure what has a budget (figures only, nothing fails)'
 	@echo 'make constraints  refresh constraints.txt from pyproject.toml'

@@ -133,7 +133,9 @@ def test_it_asks_for_its_key_takes_adapters_live_and_outlives_its_agent(machine:
     kept = machine.one()
     assert (kept.pid, kept.state, kept.routable) == (seen.pid, ReplicaState.READY, True)
     written = [path for path in machine.state.rglob("*") if path.is_file() and path.parent != machine.config.secrets]
-    assert not any(KEY.encode() in path.read_bytes() for path in written)
+    holding = [path for path in written if KEY.encode() in path.read_bytes()]
+    assert [path.name for path in holding] == ["engine-keys.json"], "with which the next agent asks the same engine"
+    assert not any(path.stat().st_mode & 0o077 for path in holding)
     machine.send(stop_entry(first, withdraw=0.5, drain=20))
     wait_until(lambda: machine.node().replicas == (), 60)
 
